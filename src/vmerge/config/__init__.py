@@ -1,0 +1,13 @@
+"""Workflow files: YAML → frozen models, or one ``ConfigError`` that says file, line, what and what to do.
+
+Knows: the format of a workflow file and where its secrets are. Never knows: servers (nothing is contacted here). The
+only importer of pydantic and yaml. Used by the command line, the daemon and the supervisor.
+
+In here: ``document`` (YAML text → data and lines), ``workflow`` (the models, and with them the reference of the keys),
+``secrets`` (passwords), ``loading`` (files → ``Workflow``, and the messages).
+"""
+
+from vmerge.config.loading import load_folder, load_workflow
+from vmerge.config.workflow import Limits, Server, Stream, Target, TlsSettings, Workflow
+
+__all__ = ["Limits", "Server", "Stream", "Target", "TlsSettings", "Workflow", "load_folder", "load_workflow"]

@@ -1,0 +1,347 @@
+"""Binlog bytes to events.
+
+Knows: the layout of the events a MySQL source sends in a dump, and which of them end a transaction. Never knows:
+sockets, files, servers or the target. ``mysql/source.py`` feeds it; the tests feed it recorded bytes.
+
+The event types are an allow-list: handled, ignored on purpose, or fatal. An unknown type is fatal unless the
+source itself flagged it as ignorable.
+
+The position rule
+-----------------
+A GTID event comes *before* its transaction. It is therefore remembered as *in progress* and becomes part of a
+position only inside the ``Transaction`` that its last event (XID, COMMIT, XA PREPARE in one phase) completes, and
+only after the target has committed that whole transaction. An XA transaction has two GTIDs, one at PREPARE and one
+at COMMIT, perhaps far apart. The first stays out of every position until the second is applied: a position is a
+set, so it may have that hole, and after a restart the source sends the prepared half again.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from struct import Struct
+from typing import NamedTuple, Protocol
+from zlib import crc32
+
+from vmerge.core import event_types
+from vmerge.core.event_types import CHECKSUM_LENGTH, CHECKSUM_RESIDUE, HEADER_LENGTH
+from vmerge.core.events import Heartbeat, RowsEvent, SchemaChange, SourceItem, TableMap, Transaction
+from vmerge.core.payload import split_events
+from vmerge.core.position import Gtid
+from vmerge.core.rows_shapes import TableEntry
+from vmerge.core.table_map import read_table_map
+from vmerge.core.tagged_gtid import read_tagged_gtid
+from vmerge.errors import CorruptEvent, UnsupportedEvent, VmergeError
+
+_GTID = Struct("<16sq17xQ")
+"""Behind the flags: source uuid, number, logical clock (skipped), commit time in the low 55 bits of 8 bytes."""
+
+_QUERY = Struct("<8xBxxH")
+"""Thread and seconds (skipped), length of the database's name, error (skipped), length of the status variables."""
+
+_COMMIT_TIME_MASK = (1 << 55) - 1
+
+_XA = re.compile(rb"XA\s+(START|BEGIN|END|COMMIT|ROLLBACK)\s+(.*?)(\s+ONE\s+PHASE)?\s*$", re.IGNORECASE | re.DOTALL)
+
+
+class RowStore(Protocol):
+    """Where the rows of a transaction go that is too large for memory: filled once, walked any number of times."""
+
+    def extend(self, rows: Sequence[RowsEvent]) -> None:
+        """Append rows."""
+
+    def __iter__(self) -> Iterator[RowsEvent]:
+        """Walk the rows from the first on."""
+
+
+class Surroundings(NamedTuple):
+    """What the decoder needs from outside its zone."""
+
+    wants: Callable[[TableMap], bool]
+    """Whether rows of this table are to be kept; asked once a shape."""
+    open_store: Callable[[], RowStore]
+    decompress: Callable[[bytes], Iterable[bytes]]
+    """Zstandard bytes → the uncompressed bytes, in pieces."""
+    spool_above_bytes: int
+    """A transaction with more bytes of row images than this goes to a store."""
+
+
+class BinlogDecoder:
+    """Turns the events of one dump, in order, into whole transactions, schema changes and heartbeats.
+
+    Promise: every event is accounted for: its checksum is verified; its type is handled, ignored on purpose or
+    raises. Rows of wanted tables are never left out. Owner: the thread of the stream that reads the dump.
+    """
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+        self._spool_above_bytes = surroundings.spool_above_bytes
+        self._handlers = self._make_handlers()
+        self._file = ""
+        self._is_checksummed: bool | None = None
+        """None until the first format description."""
+        self._end: int | None = None
+        """Where the content of the event at hand ends: a slice's end."""
+        self._prepared: dict[bytes, Transaction] = {}
+        self._tables: dict[bytes, TableEntry] = {}
+        self._entries: dict[bytes, TableEntry] = {}
+        self._last_table_map = b""
+        # The open transaction: its GTID has been seen, its end has not.
+        self._gtid: Gtid | None = None
+        self._committed_at = 0
+        self._is_begun = False
+        self._rows: list[RowsEvent] = []
+        self._store: RowStore | None = None
+        self._byte_count = 0
+        self._xid = b""
+
+    def decode(self, events: Iterable[bytes]) -> Iterator[SourceItem]:
+        """Take events as the source sent them; yield what they complete.
+
+        Raises:
+            CorruptEvent: checksum, size or content is wrong.
+            UnsupportedEvent: the event cannot be carried exactly.
+        """
+        handlers = self._handlers
+        for event in events:
+            try:
+                if not self._is_checksummed or crc32(event) != CHECKSUM_RESIDUE:
+                    self._find_end(event)
+                item = handlers.get(event[4], self._refuse_unknown)(event)
+            except (IndexError, ValueError, struct.error) as error:
+                raise CorruptEvent(f"an event cannot be read, {self._where(event)}: {error}") from error
+            if item is not None:
+                yield item
+
+    def _find_end(self, event: bytes) -> None:
+        """Set where the content of an event ends that has no checksum, or need not have one, or has a wrong one."""
+        if self._is_checksummed and event[4] != event_types.FORMAT_DESCRIPTION:
+            raise CorruptEvent(f"the checksum of an event is wrong, {self._where(event)}")
+        # Before the first format description nothing says whether there are checksums: there are if one fits.
+        fits = self._is_checksummed is None and crc32(event) == CHECKSUM_RESIDUE
+        self._end = -CHECKSUM_LENGTH if fits else None
+
+    def _make_handlers(self) -> dict[int, Callable[[bytes], SourceItem | None]]:
+        return {
+            event_types.GTID: self._begin,
+            event_types.GTID_TAGGED: self._begin_tagged,
+            event_types.QUERY: self._query,
+            event_types.TABLE_MAP: self._table_map,
+            event_types.XID: self._commit,
+            event_types.XA_PREPARE: self._prepare,
+            event_types.TRANSACTION_PAYLOAD: self._payload,
+            event_types.HEARTBEAT: self._heartbeat,
+            event_types.HEARTBEAT_V2: self._heartbeat,
+            event_types.ROTATE: self._rotate,
+            event_types.FORMAT_DESCRIPTION: self._describe_format,
+            event_types.ANONYMOUS_GTID: self._refuse_anonymous,
+            event_types.INCIDENT: self._refuse_incident,
+            event_types.BEGIN_LOAD_QUERY: self._refuse_load,
+            event_types.EXECUTE_LOAD_QUERY: self._refuse_load,
+            **dict.fromkeys(event_types.ROWS_KINDS, self._read_rows),
+            **dict.fromkeys(event_types.IGNORED, self._ignore),
+        }
+
+    def _where(self, event: bytes) -> str:
+        inside = f" inside transaction {self._gtid}" if self._gtid is not None else ""
+        end = int.from_bytes(event[13:17], "little")
+        return f"in binlog {self._file or '?'} before position {end}{inside}"
+
+    # Transactions
+
+    def _begin(self, event: bytes) -> None:
+        source, number, committed_at = _GTID.unpack_from(event, HEADER_LENGTH + 1)
+        self._open(event, Gtid(source, "", number), committed_at & _COMMIT_TIME_MASK)
+
+    def _begin_tagged(self, event: bytes) -> None:
+        gtid, committed_at = read_tagged_gtid(event[HEADER_LENGTH : self._end])
+        self._open(event, gtid, committed_at)
+
+    def _open(self, event: bytes, gtid: Gtid, committed_at: int) -> None:
+        if self._gtid is not None:
+            raise CorruptEvent(f"transaction {gtid} begins {self._where(event)}")
+        self._gtid = gtid
+        self._committed_at = committed_at
+        self._is_begun = False
+        self._rows = []
+        self._byte_count = 0
+
+    def _commit(self, event: bytes) -> Transaction:
+        gtid = self._gtid or self._current(event)
+        self._gtid = None
+        if self._store is None:
+            return Transaction(gtid, self._committed_at, self._rows, self._byte_count)
+        store, self._store = self._store, None
+        store.extend(self._rows)
+        return Transaction(gtid, self._committed_at, store, self._byte_count)
+
+    def _current(self, event: bytes) -> Gtid:
+        if self._gtid is None:
+            raise CorruptEvent(f"an event of type {event[4]} stands outside of any transaction, {self._where(event)}")
+        return self._gtid
+
+    # Rows
+
+    def _table_map(self, event: bytes) -> None:
+        body = event[HEADER_LENGTH : self._end]
+        if body != self._last_table_map:
+            self._tables[body[:6]] = self._entries.get(body) or self._new_entry(body)
+            self._last_table_map = body
+
+    def _new_entry(self, body: bytes) -> TableEntry:
+        """Make an entry, or find the one for the same table in the same shape under an earlier number."""
+        entry = self._entries.get(body[6:])
+        if entry is None:
+            table = read_table_map(body)
+            entry = self._entries[body[6:]] = TableEntry(table, self._surroundings.wants(table))
+        self._entries[body] = entry
+        return entry
+
+    def _read_rows(self, event: bytes) -> None:
+        entry = self._tables.get(event[HEADER_LENGTH : HEADER_LENGTH + 6])
+        if entry is None or self._gtid is None:
+            raise CorruptEvent(f"rows come without a table map or a GTID, {self._where(event)}")
+        if not entry.wanted:
+            return
+        rows = entry.read_rows(event, self._end)
+        self._rows.append(rows)
+        self._byte_count += len(rows.images)
+        if self._byte_count > self._spool_above_bytes:
+            self._spool()
+
+    def _spool(self) -> None:
+        if self._store is None:
+            self._store = self._surroundings.open_store()
+        self._store.extend(self._rows)
+        self._rows = []
+
+    # Statements
+
+    def _query(self, event: bytes) -> SourceItem | None:
+        name_length, status_length = _QUERY.unpack_from(event, HEADER_LENGTH)
+        start = HEADER_LENGTH + 13 + status_length
+        statement = event[start + name_length + 1 : self._end]
+        if statement == b"BEGIN":
+            self._is_begun = True
+            return None
+        database = event[start : start + name_length].decode("utf-8", "backslashreplace")
+        return self._statement(event, database, statement)
+
+    def _statement(self, event: bytes, database: str, statement: bytes) -> SourceItem | None:
+        gtid = self._current(event)
+        word = statement[:16].lstrip().upper()
+        if word.startswith(b"XA"):
+            return self._xa(event, gtid, statement)
+        if not self._is_begun:
+            self._gtid = None
+            return SchemaChange(gtid, self._committed_at, database, statement.decode("utf-8", "backslashreplace"))
+        if word == b"COMMIT" or (word == b"ROLLBACK" and not self._byte_count):
+            return self._commit(event)
+        if word.startswith(b"SAVEPOINT"):
+            return None  # what was rolled back to it is not in the binlog
+        raise _unsupported_statement(gtid, statement)
+
+    # XA: see the position rule at the top.
+
+    def _xa(self, event: bytes, gtid: Gtid, statement: bytes) -> SourceItem | None:
+        match = _XA.match(statement)
+        if match is None:
+            raise _unsupported_statement(gtid, statement)
+        verb, xid = match[1].upper(), match[2]
+        if verb in (b"START", b"BEGIN"):
+            self._is_begun = True
+            self._xid = xid
+            return None
+        if verb == b"END":
+            return None
+        return self._end_xa(event, verb, xid)
+
+    def _end_xa(self, event: bytes, verb: bytes, xid: bytes) -> Transaction:
+        ending = self._commit(event)
+        prepared = self._prepared.pop(xid, None)
+        if prepared is None:
+            raise UnsupportedEvent(
+                f"transaction {ending.gtid} ends an XA transaction that was prepared before the start position",
+                hint="Start the stream from a position before that XA PREPARE.",
+            )
+        if verb == b"ROLLBACK":
+            return ending._replace(prepared=prepared.gtid)
+        return ending._replace(rows=prepared.rows, byte_count=prepared.byte_count, prepared=prepared.gtid)
+
+    def _prepare(self, event: bytes) -> Transaction | None:
+        transaction = self._commit(event)
+        if event[HEADER_LENGTH]:  # one phase: this is the commit
+            return transaction
+        self._prepared[self._xid] = transaction
+        return None
+
+    # The stream itself
+
+    def _payload(self, event: bytes) -> SourceItem | None:
+        result: SourceItem | None = None
+        body = event[HEADER_LENGTH : self._end]
+        outer_end, self._end = self._end, None  # the events inside have no checksums
+        for inner in split_events(body, self._surroundings.decompress):
+            result = self._handlers.get(inner[4], self._refuse_unknown)(inner)
+        self._end = outer_end
+        return result
+
+    def _describe_format(self, event: bytes) -> None:
+        # The event ends with the checksum algorithm of the events behind it and, in every case, four bytes of checksum.
+        algorithm = event[-CHECKSUM_LENGTH - 1]
+        if algorithm > 1:
+            raise UnsupportedEvent(f"the source's checksum algorithm {algorithm} is not known here")
+        if algorithm == 1 and crc32(event) != CHECKSUM_RESIDUE:
+            raise CorruptEvent(f"the checksum of the format description is wrong, {self._where(event)}")
+        self._is_checksummed = algorithm == 1
+        self._end = -CHECKSUM_LENGTH if self._is_checksummed else None
+        # Numbers of tables begin anew in a file that follows a crash.
+        self._tables.clear()
+        self._last_table_map = b""
+
+    def _rotate(self, event: bytes) -> None:
+        self._file = event[HEADER_LENGTH + 8 : self._end].decode("utf-8", "backslashreplace")
+
+    def _heartbeat(self, event: bytes) -> Heartbeat | None:
+        return Heartbeat() if self._gtid is None else None
+
+    def _ignore(self, event: bytes) -> None:
+        """Ignored on purpose: see ``event_types.IGNORED``."""
+
+    # Refusals
+
+    def _refuse_unknown(self, event: bytes) -> None:
+        if int.from_bytes(event[17:19], "little") & event_types.IGNORABLE_FLAG:
+            return
+        raise UnsupportedEvent(
+            f"the source sent an event of type {event[4]}, which is not known here, {self._where(event)}",
+            hint="Look at that place with mysqlbinlog; a newer version of vmerge may know it.",
+        )
+
+    def _refuse_anonymous(self, event: bytes) -> None:
+        raise UnsupportedEvent(
+            f"the source sent a transaction without a GTID, {self._where(event)}",
+            hint="Set gtid_mode=ON on the source.",
+        )
+
+    def _refuse_incident(self, event: bytes) -> None:
+        raise UnsupportedEvent(
+            f"the source reports an incident: events were lost, {self._where(event)}",
+            hint="The shard's rows must be copied anew from a position behind the incident.",
+        )
+
+    def _refuse_load(self, event: bytes) -> None:
+        raise UnsupportedEvent(
+            f"the source wrote LOAD DATA as a statement, {self._where(event)}",
+            hint="Set binlog_format=ROW on the source, in every session too.",
+        )
+
+
+def _unsupported_statement(gtid: Gtid, statement: bytes) -> VmergeError:
+    """Name the statement by its first word only: its text may hold row values."""
+    word = (statement.split(None, 1) or [b"?"])[0][:16].decode("ascii", "replace").upper()
+    return UnsupportedEvent(
+        f"transaction {gtid} holds a statement ({word}) where rows are needed",
+        hint="Set binlog_format=ROW on the source, in every session too. The source's binlog has the statement.",
+    )

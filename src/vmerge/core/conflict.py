@@ -1,0 +1,281 @@
+"""The conflict machine: ``decide(state, event, limits) -> (state, decision)``.
+
+Knows: what a stream does when its transactions meet keys or locks that others hold. Never knows: servers, threads,
+clocks or random numbers; instants and jitter come in as values. The player executes exactly one decision and reports
+back with the next event.
+
+Why it looks like this
+----------------------
+Shards know nothing of each other, so a unique value that moved from shard A to shard B may reach the target from B
+first. Then B's transaction fails with a duplicate key that is valid and transient. Two things must hold, or streams
+wait for each other for ever:
+
+* A stream never waits while it holds locks: every failure rolls the whole target transaction back first.
+* A stream never keeps back what its sibling may need. A batch that failed is therefore replayed one transaction at a
+  time, each committed with its own position (*split*, and by it the *flush* of everything in front of the one
+  that fails), and only that one waits. Batching stays off until the conflict is over, and comes back gradually.
+
+The transition table
+--------------------
+``n`` is the number of transactions in the attempt. ``limit`` is how many may share the next one.
+
+    state      event             following state                    decision
+    ---------  ----------------  ---------------------------------  ------------------------------
+    any        Applied           Clear; Isolating with a larger     Proceed
+                                 limit once batching may return
+    any        Conflicted, n>1   Isolating(limit 1)                 Proceed          (split, flush)
+    any        Conflicted, n=1
+               no sibling        Stuck                              GiveUp(NO_SIBLING)
+               blocked too long  Stuck                              GiveUp(TIMED_OUT)
+               otherwise         Waiting                            Await(until)            (wait)
+    any        Locked            same, smaller limit after          Await(until)
+                                 several in a row
+    any        Rejected, n>1     Isolating(limit 1)                 Proceed          (split, flush)
+    any        Rejected, n=1     Stuck                              GiveUp(REJECTED)
+    Waiting    Woken             Waiting                            Proceed         (the next try)
+    Stuck      any               Stuck                              GiveUp(same)
+
+Evidence
+--------
+``Siblings`` is the snapshot of the board taken *before* the attempt that failed: what moved since then may have
+released the key, so the wait that follows ends at once. Time counts towards ``timeout_seconds`` only while every
+sibling is free to move: waiting for a stream that somebody stopped proves nothing.
+
+Batching returns when the blocked transaction is committed **and** a sibling has committed once more since, or a number
+of own transactions passed without a conflict: without that patience a hot key would make the limit flap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import assert_never
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds the machine."""
+
+    batch_transactions: int
+    """How many transactions may share a target transaction when nothing is in the way."""
+    timeout_seconds: float
+    """How long one transaction may stay blocked while its siblings are free to move."""
+    calm_transactions: int = 50
+    """So many own transactions without a conflict bring batching back even if no sibling moves."""
+    locks_before_smaller: int = 3
+    """So many lock conflicts in a row halve the limit: a smaller transaction holds fewer locks for less time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Siblings:
+    """The other streams as the board showed them before an attempt."""
+
+    version: int
+    """Grows with every commit of any sibling."""
+    count: int
+    unfree: tuple[str, ...] = ()
+    """Streams that cannot move by themselves: stopped, in error, reconnecting."""
+
+
+class Reason(Enum):
+    """Why a stream gives up."""
+
+    NO_SIBLING = "no other stream could release the key"
+    TIMED_OUT = "the key stayed held for longer than conflict_timeout_seconds"
+    REJECTED = "the target refuses the transaction"
+
+
+# States
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Nothing is in the way: full batches."""
+
+    locks: int = 0
+    """Lock conflicts in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Isolating:
+    """A conflict was met not long ago: small batches, growing again."""
+
+    limit: int = 1
+    calm: int = 0
+    """Own transactions since the last conflict."""
+    moved_from: int | None = None
+    """The siblings' version when the blocked transaction was committed; None if none was blocked."""
+    locks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One transaction is blocked by a key that a sibling may release."""
+
+    since: float
+    attempts: int
+    siblings: Siblings
+    counted_seconds: float = 0.0
+    """Blocked time during which every sibling was free to move."""
+    counted_at: float = 0.0
+    locks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """Given up; an operator has to look."""
+
+    reason: Reason
+
+
+State = Clear | Isolating | Waiting | Stuck
+
+
+# Events
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """So many transactions were committed."""
+
+    count: int
+    version: int
+    """The siblings' version now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflicted:
+    """An attempt of ``count`` transactions met a held key and was rolled back."""
+
+    count: int
+    siblings: Siblings
+    now: float
+    pause_seconds: float
+    """The jittered pause, should this lead to a wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """An attempt was rolled back by a lock wait or a deadlock."""
+
+    count: int
+    now: float
+    pause_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """An attempt failed for a reason that waiting does not change, and was rolled back."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """The awaited instant came, or a sibling committed before it."""
+
+
+Event = Applied | Conflicted | Locked | Rejected | Woken
+
+
+# Decisions
+
+
+@dataclass(frozen=True, slots=True)
+class Proceed:
+    """Make the next attempt, with ``batch_limit(state)`` transactions at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Wait, without an open transaction, until the instant, or until a sibling commits if ``wakes`` says so."""
+
+    until: float
+    seen_version: int | None
+    """Wake as soon as the siblings' version is another; None: only the instant counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Stop this stream with this reason; nothing of the failed transaction is on the target."""
+
+    reason: Reason
+
+
+Decision = Proceed | Await | GiveUp
+
+
+def batch_limit(state: State, limits: Limits) -> int:
+    """Return how many transactions the next attempt may hold."""
+    match state:
+        case Clear():
+            return limits.batch_transactions
+        case Isolating():
+            return state.limit
+        case Waiting() | Stuck():
+            return 1
+        case _:
+            assert_never(state)
+
+
+def decide(state: State, event: Event, limits: Limits) -> tuple[State, Decision]:
+    """Return the following state and what to do: the transition table above. Total and deterministic."""
+    if isinstance(state, Stuck):
+        return state, GiveUp(state.reason)
+    match event:
+        case Applied():
+            return _after_commit(state, event, limits), Proceed()
+        case Conflicted():
+            return _after_conflict(state, event, limits)
+        case Locked():
+            return _after_lock(state, event, limits)
+        case Rejected():
+            if event.count > 1:
+                return Isolating(), Proceed()
+            return Stuck(Reason.REJECTED), GiveUp(Reason.REJECTED)
+        case Woken():
+            return state, Proceed()
+        case _:
+            assert_never(event)
+
+
+def _after_commit(state: Clear | Isolating | Waiting, event: Applied, limits: Limits) -> State:
+    if isinstance(state, Clear):
+        return state if not state.locks else Clear()
+    if isinstance(state, Waiting):
+        return Isolating(limit=1, calm=0, moved_from=event.version)
+    calm = state.calm + event.count
+    sibling_moved = state.moved_from is not None and event.version != state.moved_from
+    if not sibling_moved and calm < limits.calm_transactions:
+        return replace(state, calm=calm, locks=0)
+    limit = state.limit * 2
+    if limit >= limits.batch_transactions:
+        return Clear()
+    return replace(state, limit=limit, calm=calm, locks=0)
+
+
+def _after_conflict(state: Clear | Isolating | Waiting, event: Conflicted, limits: Limits) -> tuple[State, Decision]:
+    if event.count > 1:
+        return Isolating(), Proceed()
+    if not event.siblings.count:
+        return Stuck(Reason.NO_SIBLING), GiveUp(Reason.NO_SIBLING)
+    waiting = _waiting(state, event)
+    if waiting.counted_seconds >= limits.timeout_seconds:
+        return Stuck(Reason.TIMED_OUT), GiveUp(Reason.TIMED_OUT)
+    return waiting, Await(event.now + event.pause_seconds, event.siblings.version)
+
+
+def _waiting(state: Clear | Isolating | Waiting, event: Conflicted) -> Waiting:
+    if not isinstance(state, Waiting):
+        return Waiting(since=event.now, attempts=1, siblings=event.siblings, counted_at=event.now)
+    all_free = not event.siblings.unfree and not state.siblings.unfree
+    counted = state.counted_seconds + (event.now - state.counted_at if all_free else 0.0)
+    return Waiting(state.since, state.attempts + 1, event.siblings, counted, event.now)
+
+
+def _after_lock(state: Clear | Isolating | Waiting, event: Locked, limits: Limits) -> tuple[State, Decision]:
+    pause = Await(event.now + event.pause_seconds, seen_version=None)
+    locks = state.locks + 1
+    if locks < limits.locks_before_smaller or isinstance(state, Waiting):
+        return replace(state, locks=locks), pause
+    return Isolating(limit=max(1, batch_limit(state, limits) // 2)), pause

@@ -1,0 +1,88 @@
+"""Rows events: what may be joined with what.
+
+Knows: the part of a rows event in front of its row images. Never knows: the images. Used by ``core/binlog.py``.
+Source: mysql::binlog::event::Rows_event.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from vmerge.core.event_types import (
+    HEADER_LENGTH,
+    RELAXED_UNIQUE_CHECKS_FLAG,
+    ROWS_KINDS,
+    STATEMENT_END_FLAG,
+    WRITE_ROWS,
+)
+from vmerge.core.events import RowsEvent, RowsKind, RowsShape, TableMap
+from vmerge.core.table_map import read_length
+from vmerge.errors import CorruptEvent, UnsupportedEvent
+
+_FLAGS = slice(HEADER_LENGTH + 6, HEADER_LENGTH + 8)
+_AFTER_FLAGS = HEADER_LENGTH + 8
+
+
+class _Prefix(NamedTuple):
+    """The bytes between an event's flags and its first row image, and what they mean."""
+
+    content: bytes
+    end: int
+    shape: RowsShape
+
+
+class TableEntry:
+    """One shape of a source table and the rows prefixes met with it. Owner: the decoder that made it."""
+
+    __slots__ = ("_prefixes", "table", "wanted")
+
+    def __init__(self, table: TableMap, wanted: bool) -> None:
+        self.table = table
+        self.wanted = wanted
+        self._prefixes: dict[bytes, _Prefix] = {}
+
+    def read_rows(self, event: bytes, end: int | None) -> RowsEvent:
+        """Cut a rows event, whose content ends at ``end``, into its shape and its row images.
+
+        Raises:
+            CorruptEvent: the column count is not the table map's.
+            UnsupportedEvent: the images do not have all columns.
+        """
+        key = event[4:5] + event[_FLAGS]
+        prefix = self._prefixes.get(key)
+        if prefix is None or not event.startswith(prefix.content, _AFTER_FLAGS):
+            prefix = self._read_prefix(event)
+            self._prefixes[key] = prefix
+        return RowsEvent(prefix.shape, event[prefix.end : end])
+
+    def _read_prefix(self, event: bytes) -> _Prefix:
+        kind = ROWS_KINDS[event[4]]
+        flags = int.from_bytes(event[_FLAGS], "little") & ~(STATEMENT_END_FLAG | RELAXED_UNIQUE_CHECKS_FLAG)
+        start = _AFTER_FLAGS
+        if event[4] >= WRITE_ROWS:  # from version 2 on: extra data behind a length that counts itself
+            start += int.from_bytes(event[start : start + 2], "little")
+        count, bitmaps = read_length(event, start)
+        if count != self.table.column_count:
+            raise CorruptEvent(f"rows of {self.table.name} have another count of columns than their table map")
+        width = (count + 7) // 8
+        images = 1 if kind in (RowsKind.WRITE, RowsKind.DELETE) else 2
+        end = bitmaps + width * images
+        if not all(_has_all_columns(event[at : at + width], count) for at in range(bitmaps, end, width)):
+            raise UnsupportedEvent(
+                f"rows of {self.table.name} were written without all their columns",
+                hint="Set binlog_row_image=FULL on the source, in every session too.",
+            )
+        shape = self._known_shape(kind, flags) or RowsShape(self.table, kind, flags, event[start:end])
+        return _Prefix(event[_AFTER_FLAGS:end], end, shape)
+
+    def _known_shape(self, kind: RowsKind, flags: int) -> RowsShape | None:
+        """Return the object that stands for this shape already: identity is what lets rows be joined."""
+        for prefix in self._prefixes.values():
+            if prefix.shape.kind is kind and prefix.shape.flags == flags:
+                return prefix.shape
+        return None
+
+
+def _has_all_columns(bitmap: bytes, count: int) -> bool:
+    """Whether the first ``count`` bits are set; those behind the last column may be anything."""
+    return ~int.from_bytes(bitmap, "little") & ((1 << count) - 1) == 0

@@ -1,0 +1,142 @@
+"""The control tables on the target.
+
+Knows: where positions, states and the log of each stream are kept. Never knows: rows or events. ``mysql/target.py``
+writes checkpoints through it inside the target transaction; the supervisor keeps states with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pymysql.connections import Connection
+from pymysql.err import MySQLError
+
+from vmerge.core.position import GtidSet
+from vmerge.core.states import StreamState
+from vmerge.errors import Fenced, TargetRejected
+from vmerge.mysql import sql
+from vmerge.mysql.connect import Endpoint, connect
+from vmerge.mysql.faults import target_fault
+
+ER_NO_SUCH_TABLE = 1146
+ER_BAD_DB = 1049
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStream:
+    """One stream as the target remembers it."""
+
+    name: str
+    position: GtidSet
+    state: StreamState
+    message: str
+    applied_at: float | None
+    """Seconds since 1970."""
+
+
+class ControlTables:
+    """Statements on the control tables of one workflow.
+
+    Promise: a checkpoint is written only by the owner of the newest epoch. Holds no connection: each call is given one,
+    whose transaction it takes part in.
+    """
+
+    def __init__(self, database: str, workflow: str) -> None:
+        self._control = sql.quoted(database)
+        self._workflow = workflow
+
+    def create(self, connection: Connection[Any]) -> None:
+        """Create what is missing. Never inside a transaction: the statements commit."""
+        for statement in (sql.CREATE_CONTROL_DATABASE, sql.CREATE_STREAM_TABLE, sql.CREATE_LOG_TABLE):
+            self._run(connection, statement)
+
+    def read_streams(self, connection: Connection[Any]) -> dict[str, StoredStream]:
+        """Return the workflow's streams by name; none when nothing was ever created."""
+        try:
+            rows = self._run(connection, sql.READ_STREAMS, self._workflow)
+        except MySQLError as error:
+            if error.args[0] in (ER_NO_SUCH_TABLE, ER_BAD_DB):
+                return {}
+            raise
+        return {row[0]: _stored_stream(row) for row in rows}
+
+    def register(self, connection: Connection[Any], stream: str, position: GtidSet) -> None:
+        """Enter a new stream with its start position."""
+        self._run(connection, sql.REGISTER_STREAM, self._workflow, stream, str(position))
+
+    def take_over(self, connection: Connection[Any], stream: str) -> tuple[GtidSet, int]:
+        """Take a new epoch in a transaction of its own; return position and epoch.
+
+        The row lock makes this the answer to a connection lost in COMMIT: a transaction of the earlier owner that
+        has written its checkpoint is waited for, and one that has not can no longer write it.
+        """
+        connection.begin()
+        rows = self._run(connection, sql.LOCK_STREAM, self._workflow, stream)
+        if not rows:
+            connection.rollback()
+            raise TargetRejected(
+                f"stream {stream} of workflow {self._workflow} is not in the control tables",
+                hint="Start the workflow again: it enters its streams anew at their start positions.",
+            )
+        position, epoch = GtidSet.parse(rows[0][0]), rows[0][1] + 1
+        self._run(connection, sql.TAKE_EPOCH, epoch, self._workflow, stream)
+        connection.commit()
+        return position, epoch
+
+    def write_checkpoint(
+        self, connection: Connection[Any], stream: str, position: GtidSet, applied_at_microseconds: int, epoch: int
+    ) -> None:
+        """Write the position in the open transaction.
+
+        Raises:
+            Fenced: another daemon took the stream over; the caller rolls back.
+        """
+        with connection.cursor() as cursor:
+            matched = cursor.execute(
+                sql.WRITE_CHECKPOINT.format(control=self._control),
+                (str(position), applied_at_microseconds or None, self._workflow, stream, epoch),
+            )
+        if matched != 1:
+            raise Fenced(f"stream {stream} of workflow {self._workflow} was taken over by another daemon")
+
+    def write_state(self, connection: Connection[Any], stream: str, state: StreamState, message: str) -> None:
+        """Store a stream's durable state."""
+        self._run(connection, sql.WRITE_STATE, state.value, message, self._workflow, stream)
+
+    def append_log(self, connection: Connection[Any], stream: str, kind: str, message: str) -> None:
+        """Add an entry to the log and let go of the oldest."""
+        self._run(connection, sql.APPEND_LOG, self._workflow, stream, kind, message)
+        self._run(connection, sql.TRIM_LOG, self._workflow, stream, self._workflow, stream)
+
+    def _run(self, connection: Connection[Any], statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with connection.cursor() as cursor:
+            cursor.execute(statement.format(control=self._control), values or None)
+            return list(cursor.fetchall())
+
+
+def _stored_stream(row: tuple[Any, ...]) -> StoredStream:
+    name, position, state, message, applied_at = row
+    seconds = applied_at.replace(tzinfo=UTC).timestamp() if isinstance(applied_at, datetime) else None
+    return StoredStream(name, GtidSet.parse(position), StreamState(state), message, seconds)
+
+
+@contextmanager
+def control_connection(target: Endpoint, purpose: str) -> Iterator[Connection[Any]]:
+    """Open a short connection for the control tables; errors come out classed.
+
+    Raises:
+        TargetError: the target cannot be reached, or refuses.
+    """
+    connection: Connection[Any] | None = None
+    try:
+        connection = connect(target, read_timeout_seconds=10, session={"time_zone": "+00:00", "lock_wait_timeout": 5})
+        yield connection
+    except (MySQLError, OSError) as error:
+        raise target_fault(error, f"{purpose} on {target}") from error
+    finally:
+        if connection is not None:
+            connection._force_close()  # type: ignore[attr-defined]  # no round trip that could hang

@@ -1,0 +1,97 @@
+"""Endpoints to connections. Nothing else in vmerge connects to a server.
+
+Knows: addresses, accounts, TLS and time-outs. Never knows: what a connection is used for. Used by the drivers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import pymysql
+from pymysql.connections import Connection
+from pymysql.constants import CLIENT
+
+CONNECT_TIMEOUT_SECONDS = 5
+
+
+class TlsMode(Enum):
+    """How much a connection asks of TLS; the names are those of MySQL's own clients."""
+
+    DISABLED = "disabled"
+    PREFERRED = "preferred"
+    REQUIRED = "required"
+    VERIFY_CA = "verify_ca"
+    VERIFY_IDENTITY = "verify_identity"
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """TLS to one server; paths of PEM files."""
+
+    mode: TlsMode = TlsMode.PREFERRED
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return PyMySQL's arguments for this."""
+        if self.mode is TlsMode.DISABLED:
+            return {"ssl_disabled": True}
+        if self.mode is TlsMode.PREFERRED:
+            return {}
+        verifies = self.mode in (TlsMode.VERIFY_CA, TlsMode.VERIFY_IDENTITY)
+        parts: dict[str, Any] = {
+            "verify_mode": verifies,
+            "check_hostname": self.mode is TlsMode.VERIFY_IDENTITY,
+            "ca": self.ca,
+            "cert": self.certificate,
+            "key": self.key,
+        }
+        return {"ssl": {name: value for name, value in parts.items() if value is not None}}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One server as one account sees it. ``role`` is how messages name it: ``target``, ``stream -80``."""
+
+    role: str
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    unix_socket: str | None = None
+    tls: Tls = field(default_factory=Tls)
+
+    def __str__(self) -> str:
+        return f"{self.role} ({self.user}@{self.unix_socket or f'{self.host}:{self.port}'})"
+
+
+def connect(endpoint: Endpoint, *, read_timeout_seconds: float, session: Mapping[str, str | int]) -> Connection[Any]:
+    """Open a connection with autocommit on, counting matched rows, with these session variables set.
+
+    Blocks for the connect time-out and one read time-out at most. Raises what PyMySQL raises: the caller knows
+    whether it is a source or a target and translates (``mysql/faults.py``).
+    """
+    connection = pymysql.connect(
+        host=endpoint.host,
+        port=endpoint.port,
+        unix_socket=endpoint.unix_socket,
+        user=endpoint.user,
+        password=endpoint.password.encode("utf-8"),  # as text, PyMySQL takes latin-1 only
+        connect_timeout=CONNECT_TIMEOUT_SECONDS,
+        read_timeout=read_timeout_seconds,
+        write_timeout=read_timeout_seconds,
+        charset="utf8mb4",
+        autocommit=True,
+        client_flag=CLIENT.FOUND_ROWS,
+        program_name="vmerge",
+        **endpoint.tls.arguments(),
+    )
+    if session:
+        assignments = ", ".join(f"SESSION {name} = %s" for name in session)
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET {assignments}", tuple(session.values()))
+    return connection

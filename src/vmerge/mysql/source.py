@@ -1,0 +1,246 @@
+"""A dump connection to core.events, from a position.
+
+Knows: how to ask a source for its binlog by GTID, and how packets frame events. Never knows: what the events are
+for. It never reconnects by itself: a lost connection raises, and the stream is opened anew from its checkpoint.
+Used by the player through its ``Source`` protocol.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import ssl
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import Any, NoReturn
+
+import zstandard
+from pymysql.connections import Connection
+from pymysql.constants import COMMAND
+from pymysql.err import MySQLError, OperationalError
+
+from vmerge.core.binlog import BinlogDecoder, Surroundings
+from vmerge.core.events import SourceItem
+from vmerge.core.position import GtidSet
+from vmerge.errors import CorruptEvent, PositionPurged, SourceLost, SourceRejected, VmergeError
+from vmerge.mysql import sql
+from vmerge.mysql.connect import Endpoint, connect
+from vmerge.mysql.faults import source_fault
+
+HEARTBEAT_SECONDS = 1.0
+SILENCE_SECONDS = 10.0
+"""A source that sends neither events nor heartbeats for this long is taken for lost."""
+
+_CHUNK_BYTES = 256 * 1024
+_PACKET_HEAD = Struct("<HBxB")
+"""Length (3 bytes), number (skipped), and the first byte of the payload."""
+_ERROR = 0xFF
+_DUMP_HEAD = Struct("<HII")
+_THROUGH_GTID = 0x04
+
+
+class DumpSource:
+    """Reads one source's binlog from a position.
+
+    Promise: items come in the source's order, each once for each opening, and a lost connection raises. Owner: the
+    stream's thread. ``close`` may be called by another thread to break a read that hangs.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, server_id: int, replica_uuid: str, surroundings: Surroundings) -> None:
+        self._endpoint = endpoint
+        self._server_id = server_id
+        self._replica_uuid = replica_uuid
+        self._surroundings = surroundings
+        self._connection: Connection[Any] | None = None
+        self._socket: socket.socket | None = None
+        self._decoder = BinlogDecoder(surroundings)
+        self._packets = _Packets()
+        self._failure: VmergeError | None = None
+
+    def open(self, position: GtidSet) -> None:
+        """Ask for everything behind ``position``.
+
+        Raises:
+            SourceLost: the source cannot be reached now.
+            PositionPurged: the source no longer has all of it.
+            SourceRejected: account or server refuse.
+        """
+        self.close()
+        try:
+            self._connection = connect(self._endpoint, read_timeout_seconds=SILENCE_SECONDS, session={})
+            self._require_binlogs(position)
+            self._start_dump(position)
+        except (MySQLError, OSError) as error:
+            raise source_fault(error, f"opening the binlog of {self._endpoint}") from error
+
+    def _require_binlogs(self, position: GtidSet) -> None:
+        executed, purged = (GtidSet.parse(text) for text in self._query_one(sql.SOURCE_FACTS))
+        missing = purged.subtract(position)
+        if not missing.is_empty():
+            raise PositionPurged(f"{self._endpoint} has purged transactions that this stream needs: {missing}")
+        ahead = position.subtract(executed)
+        # A source sends a transaction a moment before it counts it as executed, so a little patience is due.
+        if not ahead.is_empty() and self._query_one(sql.WAIT_FOR_EXECUTED, str(ahead)) != ("0",):
+            raise SourceRejected(
+                f"{self._endpoint} lacks transactions that this stream has applied already: {ahead}",
+                hint="The source was restored or replaced by a server that lags: use one that has them.",
+            )
+
+    def _query_one(self, statement: str, *values: str) -> tuple[str, ...]:
+        assert self._connection is not None
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, values)
+            return tuple(str(value) for value in cursor.fetchone())
+
+    def _start_dump(self, position: GtidSet) -> None:
+        assert self._connection is not None
+        period = int(HEARTBEAT_SECONDS * 1e9)
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql.SET_DUMP_OPTIONS, (period, period, self._replica_uuid, self._replica_uuid))
+        encoded = position.encode()
+        # Flags, server id, length of the file's name (none: the source finds the file), offset 4, the set.
+        request = _DUMP_HEAD.pack(_THROUGH_GTID, self._server_id, 0) + (4).to_bytes(8, "little")
+        request += len(encoded).to_bytes(4, "little") + encoded
+        self._connection._execute_command(COMMAND.COM_BINLOG_DUMP_GTID, request)  # type: ignore[attr-defined]  # no public way
+        # From here on the socket only delivers, so it is read in large chunks, past PyMySQL's packet reader.
+        self._socket = self._connection._sock  # type: ignore[attr-defined]  # no public way
+        self._decoder = BinlogDecoder(self._surroundings)
+        self._packets = _Packets()
+        self._failure = None
+
+    def read(self) -> list[SourceItem]:
+        """Return what the next chunk completes: possibly nothing. Blocks for about one heartbeat at most.
+
+        Raises:
+            SourceLost: the connection is gone, or silent for too long.
+            CorruptEvent, UnsupportedEvent: see ``BinlogDecoder.feed``.
+        """
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        items: list[SourceItem] = []
+        try:
+            items.extend(self._decoder.decode(self._events(self._receive())))
+        except VmergeError as error:
+            # What was complete before it is not lost with it.
+            if not items:
+                raise
+            self._failure = error
+        return items
+
+    def _events(self, chunk: bytes) -> Iterator[bytes]:
+        for status, payload in self._packets.cut(chunk):
+            if status:
+                self._raise_end(status, payload)
+            yield payload
+
+    def _receive(self) -> bytes:
+        """Return the bytes that are there, or wait for some; a TLS connection gives at most 16 KiB at a time."""
+        if self._socket is None:
+            raise SourceLost(f"{self._endpoint} is not connected")
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            while size < _CHUNK_BYTES and (not pieces or _has_more(self._socket)):
+                piece = self._socket.recv(_CHUNK_BYTES)
+                if not piece:
+                    break
+                pieces.append(piece)
+                size += len(piece)
+        except (OSError, ValueError) as error:
+            raise SourceLost(f"reading the binlog of {self._endpoint}: {error}") from error
+        if not pieces:
+            raise SourceLost(f"{self._endpoint} closed the connection")
+        return b"".join(pieces)
+
+    def _raise_end(self, status: int, payload: bytes) -> NoReturn:
+        """Raise what a packet says that is no event: an error, or the end of the dump."""
+        if status != _ERROR:
+            raise SourceLost(f"{self._endpoint} ended the dump")
+        errno = int.from_bytes(payload[:2], "little")
+        text = payload[8:].decode("utf-8", "replace")
+        raise source_fault(OperationalError(errno, text), f"reading the binlog of {self._endpoint}")
+
+    def interrupt(self) -> None:
+        """Break a read that hangs, from another thread; the read raises ``SourceLost``."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        connection, self._connection, self._socket = self._connection, None, None
+        if connection is not None:
+            connection._force_close()  # type: ignore[attr-defined]  # no round trip that could hang
+
+
+def _has_more(sock: socket.socket) -> bool:
+    if isinstance(sock, ssl.SSLSocket) and sock.pending():
+        return True
+    readable, _, _ = select.select([sock], [], [], 0)
+    return bool(readable)
+
+
+class _Packets:
+    """Cuts a byte stream into packets, joining those above 16 MiB; copies no byte more than twice.
+
+    A packet is a length (3 bytes), a number (1 byte) and a payload; a payload of the full 2**24 - 1 bytes goes on in
+    the next packet. Source: MySQL client/server protocol, "Packets".
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._missing = 0
+        self._large: list[bytes] = []
+
+    def cut(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield the packets that ``chunk`` completes: the first byte of the payload (its status), and the rest."""
+        if len(chunk) < self._missing:
+            self._pieces.append(chunk)
+            self._missing -= len(chunk)
+            return
+        if self._pieces:
+            self._pieces.append(chunk)
+            chunk = b"".join(self._pieces)
+            self._pieces.clear()
+        offset, last = 0, len(chunk) - _PACKET_HEAD.size
+        while offset <= last:
+            low, high, status = _PACKET_HEAD.unpack_from(chunk, offset)
+            start = offset + 5
+            offset += 4 + low + (high << 16)
+            if offset > len(chunk):
+                offset = start - 5
+                break
+            is_full = high == 0xFF and low == 0xFFFF
+            if not is_full and not self._large:
+                yield status, chunk[start:offset]
+                continue
+            self._large.append(chunk[start - 1 : offset])
+            if not is_full:
+                whole = b"".join(self._large)
+                self._large.clear()
+                yield whole[0], whole[1:]
+        self._keep(chunk[offset:])
+
+    def _keep(self, rest: bytes) -> None:
+        self._missing = 0
+        if not rest:
+            return
+        self._pieces.append(rest)
+        needed = 4 + int.from_bytes(rest[:3], "little") if len(rest) >= 4 else 4
+        self._missing = needed - len(rest)
+
+
+def decompress(compressed: bytes) -> Iterable[bytes]:
+    """Yield the content of a zstandard frame in pieces of bounded size.
+
+    Raises:
+        CorruptEvent: the bytes are no such frame.
+    """
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(compressed) as reader:
+            while piece := reader.read(_CHUNK_BYTES):
+                yield piece
+    except zstandard.ZstdError as error:
+        raise CorruptEvent(f"a compressed transaction cannot be read: {error}") from error

@@ -1,0 +1,130 @@
+"""The target of one stream.
+
+Knows: sessions, target transactions, and that a checkpoint belongs into each. Never knows: why a batch is applied
+or what follows an error. Used by the player through its ``Target`` protocol.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from pymysql.connections import Connection
+from pymysql.err import MySQLError
+
+from vmerge.core.events import Transaction
+from vmerge.core.position import GtidSet
+from vmerge.core.statement import TargetNames
+from vmerge.errors import TargetLost
+from vmerge.mysql.checkpoints import ControlTables
+from vmerge.mysql.connect import Endpoint, connect
+from vmerge.mysql.events_applier import EventsApplier
+from vmerge.mysql.faults import commit_fault, target_fault
+
+READ_TIMEOUT_SECONDS = 60
+"""Longer than any statement waits for locks; a target that hangs for longer is taken for lost."""
+
+SESSION: dict[str, str | int] = {
+    "time_zone": "+00:00",
+    "transaction_isolation": "READ-COMMITTED",  # no gap locks: siblings write the same tables
+    "innodb_lock_wait_timeout": 1,  # whoever waits in the process gives up its locks first
+    "lock_wait_timeout": 5,  # the default is a year
+    "unique_checks": 1,  # a merge lives on them
+}
+
+
+class MySqlTarget:
+    """Applies one stream's batches, each with its checkpoint in one target transaction.
+
+    Promise: what ``commit`` stored is on the target together with its rows, or neither is. Owner: the stream's
+    thread; ``interrupt`` may be called by another.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, stream: str, tables: ControlTables, *, target_name: TargetNames, server_id: int
+    ) -> None:
+        self._endpoint = endpoint
+        self._stream = stream
+        self._tables = tables
+        self._target_name = target_name
+        self._server_id = server_id
+        self._connection: Connection[Any] | None = None
+        self._applier: EventsApplier | None = None
+        self._epoch = 0
+        self._is_open = False
+
+    def open(self) -> GtidSet:
+        """Connect and take the stream over; return its position.
+
+        Raises:
+            TargetError: as ``mysql/faults.py`` classes it.
+        """
+        self.close()
+        try:
+            self._connection = connect(self._endpoint, read_timeout_seconds=READ_TIMEOUT_SECONDS, session=SESSION)
+            position, self._epoch = self._tables.take_over(self._connection, self._stream)
+            self._applier = EventsApplier(self._connection, self._target_name, self._server_id)
+        except (MySQLError, OSError) as error:
+            raise target_fault(error, f"opening {self._endpoint}") from error
+        return position
+
+    def apply(self, batch: Sequence[Transaction]) -> None:
+        """Apply whole transactions in a target transaction that stays open."""
+        connection, applier = self._opened()
+        try:
+            self._begin(connection)
+            applier.apply(batch)
+        except (MySQLError, OSError) as error:
+            raise target_fault(error, f"applying on {self._endpoint}") from error
+
+    def commit(self, position: GtidSet, applied_at_microseconds: int) -> None:
+        """Write the checkpoint and commit. Raises ``CommitUnknown`` if the connection is lost in COMMIT itself."""
+        connection, _ = self._opened()
+        try:
+            self._begin(connection)
+            self._tables.write_checkpoint(connection, self._stream, position, applied_at_microseconds, self._epoch)
+        except (MySQLError, OSError) as error:
+            raise target_fault(error, f"writing the checkpoint on {self._endpoint}") from error
+        try:
+            connection.commit()
+        except (MySQLError, OSError) as error:
+            raise commit_fault(error, f"committing on {self._endpoint}") from error
+        self._is_open = False
+
+    def rollback(self) -> None:
+        """Undo the open target transaction."""
+        if not self._is_open:
+            return
+        connection, _ = self._opened()
+        try:
+            connection.rollback()
+        except (MySQLError, OSError) as error:
+            raise target_fault(error, f"rolling back on {self._endpoint}") from error
+        self._is_open = False
+
+    def interrupt(self) -> None:
+        """Break a call that hangs, from another thread; it raises ``TargetLost`` or ``CommitUnknown``."""
+        connection = self._connection
+        sock = connection._sock if connection is not None else None  # type: ignore[attr-defined]  # no public way
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection, if there is one; the server rolls back what was open."""
+        connection, self._connection, self._applier = self._connection, None, None
+        self._is_open = False
+        if connection is not None:
+            connection._force_close()  # type: ignore[attr-defined]  # no round trip that could hang
+
+    def _begin(self, connection: Connection[Any]) -> None:
+        if not self._is_open:
+            connection.begin()
+            self._is_open = True
+
+    def _opened(self) -> tuple[Connection[Any], EventsApplier]:
+        if self._connection is None or self._applier is None:
+            raise TargetLost(f"{self._endpoint} is not connected")
+        return self._connection, self._applier

@@ -1,0 +1,380 @@
+"""One stream: read, batch, apply, commit; on a conflict ask ``core.conflict`` and obey.
+
+Knows: the order of these steps, and what each outcome means for the position. Never knows: sockets, SQL, or how the
+machine decides. Source and target are protocols with two implementations each: ``vmerge.mysql`` and the simulator of
+the tests, which drives the same ``step`` under every schedule. Used by the supervisor.
+
+Each step does at most one thing to the target: apply a batch, commit it, or roll it back. So a schedule of steps is a
+schedule of everything that siblings can see of each other, and between two steps of which the first said ``Await`` no
+target transaction is open.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from tenacity import RetryCallState, wait_random_exponential
+
+from vmerge.board import Blocked, Board
+from vmerge.core import conflict
+from vmerge.core.batch import choose_batch
+from vmerge.core.conflict import Await, GiveUp, Isolating, Limits, Reason, Siblings, Waiting
+from vmerge.core.events import Heartbeat, SchemaChange, SourceItem, Transaction
+from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.states import Phase
+from vmerge.errors import (
+    ConflictUnresolved,
+    KeyConflict,
+    LockConflict,
+    RowMissing,
+    SchemaChanged,
+    TargetError,
+    TargetRejected,
+)
+from vmerge.stopping import Clock, StopToken
+
+IDLE_SAVE_SECONDS = 2.0
+"""How often a position is stored that moved without any row for the target."""
+
+_pause_strategy = wait_random_exponential(multiplier=0.01, min=0.002, max=2)
+
+
+def jittered_pause(attempt: int) -> float:
+    """Return the pause before the next attempt, in seconds: exponential, fully jittered; ``attempt`` counts from 1."""
+    state = RetryCallState(retry_object=None, fn=None, args=(), kwargs={})  # type: ignore[arg-type]  # only counts
+    state.attempt_number = attempt
+    return _pause_strategy(state)
+
+
+class Source(Protocol):
+    """Where a stream's items come from."""
+
+    def open(self, position: GtidSet) -> None:
+        """Begin behind ``position``, however often it was open before."""
+
+    def read(self) -> Sequence[SourceItem]:
+        """Return the next items in order, perhaps none; blocks for about a second at most."""
+
+    def close(self) -> None:
+        """Let go of the source."""
+
+
+class Target(Protocol):
+    """Where a stream's transactions go. At most one target transaction is open."""
+
+    def open(self) -> GtidSet:
+        """Take the stream over, so that no earlier owner can commit any more, and return its position."""
+
+    def apply(self, batch: Sequence[Transaction]) -> None:
+        """Begin a target transaction and apply whole transactions in it. On an error the caller rolls back."""
+
+    def commit(self, position: GtidSet, applied_at_microseconds: int) -> None:
+        """Store the position in the open target transaction (or one of its own) and commit."""
+
+    def rollback(self) -> None:
+        """Undo the open target transaction, if there is one."""
+
+    def close(self) -> None:
+        """Let go of the target."""
+
+
+class Player:
+    """Plays one stream.
+
+    Promise: every transaction of the source is on the target exactly once, with its position, in the source's order;
+    nothing is waited for with an open target transaction. Invariants: ``_pending`` begins with the transactions
+    behind ``_position``; a batch in flight is the head of ``_pending``. Owner: one thread, which opens, uses and closes
+    the connections.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: Source,
+        target: Target,
+        board: Board,
+        *,
+        limits: Limits,
+        clock: Clock,
+        concerns: Callable[[SchemaChange], bool],
+        accepted_schema_changes: frozenset[Gtid] = frozenset(),
+        pause: Callable[[int], float] = jittered_pause,
+        after_conflict: bool = False,
+    ) -> None:
+        self._name = name
+        self._source = source
+        self._target = target
+        self._board = board
+        self._limits = limits
+        self._clock = clock
+        self._concerns = concerns
+        self._accepted_schema_changes = accepted_schema_changes
+        self._pause = pause
+        self._state: conflict.State = Isolating() if after_conflict else conflict.Clear()
+        self._position = GtidSet()
+        self._pending: deque[SourceItem] = deque()
+        self._in_flight: list[Transaction] = []
+        self._snapshot = Siblings(0, 0)
+        self._is_woken = False
+        self._is_position_unsaved = False
+        self._applied_at = 0
+        self._saved_at = 0.0
+        self._committed_since_split: int | None = None
+
+    @property
+    def has_conflict(self) -> bool:
+        """Whether a conflict is under way or was met not long ago; a successor then starts without batches."""
+        return not isinstance(self._state, conflict.Clear)
+
+    @property
+    def position(self) -> GtidSet:
+        """The position up to which everything is on the target."""
+        return self._position
+
+    def run(self, stop: StopToken) -> None:
+        """Play until told to stop. Every error goes to the caller; the connections are closed in every case."""
+        try:
+            self.open()
+            while not stop.is_set():
+                pause = self.step()
+                if pause is not None:
+                    self._wait(pause, stop)
+        finally:
+            self.close()
+
+    def open(self) -> None:
+        """Take the stream over on the target and open the source behind its position."""
+        self._publish(phase=Phase.CONNECTING)
+        self._position = self._target.open()
+        self._source.open(self._position)
+        self._saved_at = self._clock.monotonic()
+        self._publish(phase=Phase.STREAMING, applied=self._position, message="")
+
+    def close(self) -> None:
+        """Close both sides; what was in flight is rolled back by the target."""
+        self._source.close()
+        self._target.close()
+
+    def step(self) -> Await | None:
+        """Do one thing; return what to wait for before the next step, if anything.
+
+        Raises:
+            SchemaChanged, ConflictUnresolved, SourceError, TargetError: the stream cannot go on like this.
+        """
+        if self._is_woken:
+            self._is_woken = False
+            self._state, _ = conflict.decide(self._state, conflict.Woken(), self._limits)
+        if self._in_flight:
+            return self._commit()
+        if not self._pending:
+            self._read()
+        if not self._pending:
+            self._save_if_due()
+            return None
+        head = self._pending[0]
+        if isinstance(head, SchemaChange):
+            self._pass_schema_change(head)
+            return None
+        return self._apply()
+
+    # Reading
+
+    def _read(self) -> None:
+        for item in self._source.read():
+            if isinstance(item, Heartbeat):
+                if not self._pending:
+                    self._publish(is_at_head=True, phase=Phase.STREAMING)
+            else:
+                self._pending.append(item)
+
+    def _save_if_due(self) -> None:
+        due = self._clock.monotonic() - self._saved_at >= IDLE_SAVE_SECONDS
+        if self._is_position_unsaved and due:
+            self._save()
+
+    def _save(self) -> None:
+        self._target.commit(self._position, self._applied_at)
+        self._has_saved()
+
+    def _has_saved(self) -> None:
+        self._is_position_unsaved = False
+        self._saved_at = self._clock.monotonic()
+
+    def _pass_schema_change(self, change: SchemaChange) -> None:
+        if self._concerns(change) and change.gtid not in self._accepted_schema_changes:
+            if self._is_position_unsaved:
+                self._save()
+            raise SchemaChanged(
+                f"stream {self._name} reached a schema change of a merged table, transaction {change.gtid}: "
+                f"{' '.join(change.statement.split())[:200]}",
+                hint="Change the target's table likewise, then go on with "
+                f"`vmerge start WORKFLOW {self._name} --past-schema-change {change.gtid}`.",
+            )
+        self._pending.popleft()
+        self._advance([change.gtid])
+
+    def _advance(self, gtids: Sequence[Gtid]) -> None:
+        self._position = self._position.advanced(gtids)
+        self._is_position_unsaved = True
+
+    # Applying
+
+    def _apply(self) -> Await | None:
+        batch = choose_batch(self._pending, conflict.batch_limit(self._state, self._limits))
+        if not any(transaction.byte_count for transaction in batch):
+            self._drop_from_pending(batch)
+            self._advance(_gtids_of(batch))
+            return None
+        # The snapshot is taken before the attempt: a sibling that moves during it may release what we miss.
+        self._snapshot = self._board.siblings_of(self._name)
+        try:
+            self._target.apply(batch)
+        except TargetError as error:
+            return self._failed(batch, error)
+        self._in_flight = batch
+        return None
+
+    def _commit(self) -> Await | None:
+        batch, self._in_flight = self._in_flight, []
+        position = self._position.advanced(_gtids_of(batch))
+        applied_at = batch[-1].committed_at_microseconds
+        try:
+            self._target.commit(position, applied_at)
+        except TargetError as error:
+            return self._failed(batch, error)
+        self._position = position
+        self._applied_at = applied_at
+        self._has_saved()
+        self._drop_from_pending(batch)
+        self._publish_commit(batch)
+        siblings = self._board.siblings_of(self._name)
+        applied = conflict.Applied(len(batch), siblings.version)
+        self._state, _ = conflict.decide(self._state, applied, self._limits)
+        return None
+
+    def _drop_from_pending(self, batch: Sequence[Transaction]) -> None:
+        for _ in batch:
+            self._pending.popleft()
+
+    # Conflicts
+
+    def _failed(self, batch: Sequence[Transaction], error: TargetError) -> Await | None:
+        """Roll back, ask the machine, obey."""
+        event = self._as_event(batch, error)
+        if event is None:
+            raise error
+        self._target.rollback()
+        before = self._state
+        self._state, decision = conflict.decide(before, event, self._limits)
+        self._count(before, event)
+        match decision:
+            case Await():
+                self._publish_wait(batch, error)
+                return decision
+            case GiveUp():
+                raise self._surrender(decision.reason, batch, error) from error
+            case _:
+                return None
+
+    def _as_event(self, batch: Sequence[Transaction], error: TargetError) -> conflict.Event | None:
+        now = self._clock.monotonic()
+        match error:
+            case KeyConflict():
+                attempt = self._state.attempts + 1 if isinstance(self._state, Waiting) else 1
+                return conflict.Conflicted(len(batch), self._snapshot, now, self._pause(attempt))
+            case LockConflict():
+                locks = 0 if isinstance(self._state, conflict.Stuck) else self._state.locks
+                return conflict.Locked(len(batch), now, self._pause(locks + 1))
+            case RowMissing() | TargetRejected():
+                return conflict.Rejected(len(batch))
+            case _:
+                return None
+
+    def _surrender(
+        self, reason: Reason, batch: Sequence[Transaction], error: TargetError
+    ) -> TargetError | ConflictUnresolved:
+        gtid = batch[0].gtid
+        if reason is Reason.REJECTED:
+            return type(error)(f"stream {self._name}, transaction {gtid}: {error.message}", hint=error.hint)
+        blocked = self._board.progress(self._name).blocked
+        seconds = self._clock.monotonic() - blocked.since if blocked is not None else 0.0
+        return ConflictUnresolved(
+            f"stream {self._name}, transaction {gtid}: {error.message}; {reason.value} (blocked for {seconds:.1f} s)",
+        )
+
+    def _wait(self, pause: Await, stop: StopToken) -> None:
+        seconds = pause.until - self._clock.monotonic()
+        if pause.seen_version is None:
+            stop.wait(seconds)
+        else:
+            self._board.wait_for_siblings(self._name, pause.seen_version, seconds, stop)
+
+    # Publishing
+
+    def _publish(self, **changes: object) -> None:
+        self._board.update(self._name, **changes)
+
+    def _publish_commit(self, batch: Sequence[Transaction]) -> None:
+        progress = self._board.progress(self._name)
+        counters = progress.counters
+        blocked_seconds = self._clock.monotonic() - progress.blocked.since if progress.blocked else 0.0
+        self._board.publish(
+            replace(
+                progress,
+                phase=Phase.APPLYING,
+                applied=self._position,
+                applied_at=self._applied_at / 1e6,
+                is_at_head=False,
+                blocked=None,
+                batch_limit=conflict.batch_limit(self._state, self._limits),
+                counters=replace(
+                    counters,
+                    transactions=counters.transactions + len(batch),
+                    batches=counters.batches + 1,
+                    rows_bytes=counters.rows_bytes + sum(transaction.byte_count for transaction in batch),
+                    blocked_seconds=counters.blocked_seconds + blocked_seconds,
+                ),
+            ),
+            committed=True,
+        )
+        if self._committed_since_split is not None:
+            self._committed_since_split += len(batch)
+
+    def _publish_wait(self, batch: Sequence[Transaction], error: TargetError) -> None:
+        self._is_woken = True
+        if not isinstance(self._state, Waiting):
+            return
+        blocked = Blocked(
+            since=self._state.since,
+            attempts=self._state.attempts,
+            gtid=str(batch[0].gtid),
+            key=error.key if isinstance(error, KeyConflict) else "",
+            unfree=self._state.siblings.unfree,
+        )
+        self._publish(phase=Phase.WAITING, blocked=blocked)
+
+    def _count(self, before: conflict.State, event: conflict.Event) -> None:
+        counters = self._board.progress(self._name).counters
+        match event:
+            case conflict.Conflicted(count=count) if count > 1:
+                counters = replace(counters, splits=counters.splits + 1)
+                self._committed_since_split = 0
+            case conflict.Conflicted() if not isinstance(before, Waiting):
+                flushed = 1 if self._committed_since_split else 0
+                counters = replace(counters, waits=counters.waits + 1, flushes=counters.flushes + flushed)
+                self._committed_since_split = None
+            case conflict.Locked():
+                counters = replace(counters, lock_conflicts=counters.lock_conflicts + 1)
+            case _:
+                return
+        self._publish(counters=counters)
+
+
+def _gtids_of(batch: Sequence[Transaction]) -> list[Gtid]:
+    """Return the GTIDs that are done with these transactions, the earlier halves of XA transactions last."""
+    gtids = [transaction.gtid for transaction in batch]
+    gtids += [transaction.prepared for transaction in batch if transaction.prepared is not None]
+    return gtids

@@ -16,8 +16,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from tenacity import RetryCallState, wait_random_exponential
-
 from vmerge.board import Blocked, Board
 from vmerge.core import conflict
 from vmerge.core.batch import choose_batch
@@ -34,19 +32,11 @@ from vmerge.errors import (
     TargetError,
     TargetRejected,
 )
+from vmerge.pauses import retry_pause
 from vmerge.stopping import Clock, StopToken
 
 IDLE_SAVE_SECONDS = 2.0
 """How often a position is stored that moved without any row for the target."""
-
-_pause_strategy = wait_random_exponential(multiplier=0.01, min=0.002, max=2)
-
-
-def jittered_pause(attempt: int) -> float:
-    """Return the pause before the next attempt, in seconds: exponential, fully jittered; ``attempt`` counts from 1."""
-    state = RetryCallState(retry_object=None, fn=None, args=(), kwargs={})  # type: ignore[arg-type]  # only counts
-    state.attempt_number = attempt
-    return _pause_strategy(state)
 
 
 class Source(Protocol):
@@ -101,7 +91,7 @@ class Player:
         clock: Clock,
         concerns: Callable[[SchemaChange], bool],
         accepted_schema_changes: frozenset[Gtid] = frozenset(),
-        pause: Callable[[int], float] = jittered_pause,
+        pause: Callable[[int], float] = retry_pause,
         after_conflict: bool = False,
     ) -> None:
         self._name = name
@@ -133,6 +123,11 @@ class Player:
     def position(self) -> GtidSet:
         """The position up to which everything is on the target."""
         return self._position
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether a batch is applied and not yet committed."""
+        return bool(self._in_flight)
 
     def run(self, stop: StopToken) -> None:
         """Play until told to stop. Every error goes to the caller; the connections are closed in every case."""

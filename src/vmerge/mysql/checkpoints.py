@@ -6,8 +6,6 @@ writes checkpoints through it inside the target transaction; the supervisor keep
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -19,8 +17,6 @@ from vmerge.core.position import GtidSet
 from vmerge.core.states import StreamState
 from vmerge.errors import Fenced, TargetRejected
 from vmerge.mysql import sql
-from vmerge.mysql.connect import Endpoint, connect
-from vmerge.mysql.faults import target_fault
 
 ER_NO_SUCH_TABLE = 1146
 ER_BAD_DB = 1049
@@ -122,21 +118,3 @@ def _stored_stream(row: tuple[Any, ...]) -> StoredStream:
     name, position, state, message, applied_at = row
     seconds = applied_at.replace(tzinfo=UTC).timestamp() if isinstance(applied_at, datetime) else None
     return StoredStream(name, GtidSet.parse(position), StreamState(state), message, seconds)
-
-
-@contextmanager
-def control_connection(target: Endpoint, purpose: str) -> Iterator[Connection[Any]]:
-    """Open a short connection for the control tables; errors come out classed.
-
-    Raises:
-        TargetError: the target cannot be reached, or refuses.
-    """
-    connection: Connection[Any] | None = None
-    try:
-        connection = connect(target, read_timeout_seconds=10, session={"time_zone": "+00:00", "lock_wait_timeout": 5})
-        yield connection
-    except (MySQLError, OSError) as error:
-        raise target_fault(error, f"{purpose} on {target}") from error
-    finally:
-        if connection is not None:
-            connection._force_close()  # type: ignore[attr-defined]  # no round trip that could hang

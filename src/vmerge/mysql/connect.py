@@ -5,7 +5,8 @@ Knows: addresses, accounts, TLS and time-outs. Never knows: what a connection is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -13,8 +14,12 @@ from typing import Any
 import pymysql
 from pymysql.connections import Connection
 from pymysql.constants import CLIENT
+from pymysql.err import MySQLError
 
-CONNECT_TIMEOUT_SECONDS = 5
+from vmerge.errors import VmergeError
+
+CONNECT_TIMEOUT_SECONDS = 3
+"""For each step of connecting: a stop must not wait for a server that accepts and then hangs."""
 
 
 class TlsMode(Enum):
@@ -72,8 +77,8 @@ class Endpoint:
 def connect(endpoint: Endpoint, *, read_timeout_seconds: float, session: Mapping[str, str | int]) -> Connection[Any]:
     """Open a connection with autocommit on, counting matched rows, with these session variables set.
 
-    Blocks for the connect time-out and one read time-out at most. Raises what PyMySQL raises: the caller knows
-    whether it is a source or a target and translates (``mysql/faults.py``).
+    Blocks for a few times ``CONNECT_TIMEOUT_SECONDS`` at most. Raises what PyMySQL raises: the caller knows whether it
+    is a source or a target and translates (``mysql/faults.py``).
     """
     connection = pymysql.connect(
         host=endpoint.host,
@@ -82,7 +87,7 @@ def connect(endpoint: Endpoint, *, read_timeout_seconds: float, session: Mapping
         user=endpoint.user,
         password=endpoint.password.encode("utf-8"),  # as text, PyMySQL takes latin-1 only
         connect_timeout=CONNECT_TIMEOUT_SECONDS,
-        read_timeout=read_timeout_seconds,
+        read_timeout=CONNECT_TIMEOUT_SECONDS,
         write_timeout=read_timeout_seconds,
         charset="utf8mb4",
         autocommit=True,
@@ -94,4 +99,26 @@ def connect(endpoint: Endpoint, *, read_timeout_seconds: float, session: Mapping
         assignments = ", ".join(f"SESSION {name} = %s" for name in session)
         with connection.cursor() as cursor:
             cursor.execute(f"SET {assignments}", tuple(session.values()))
+    connection._read_timeout = read_timeout_seconds  # type: ignore[attr-defined]  # no public way to change it
     return connection
+
+
+SHORT_TIMEOUT_SECONDS = 10
+"""For the few statements that are not a player's: none of them takes long on a server that answers."""
+
+
+@contextmanager
+def short_connection(
+    endpoint: Endpoint, purpose: str, classify: Callable[[Exception, str], VmergeError]
+) -> Iterator[Connection[Any]]:
+    """Open a connection for a few statements; errors come out as ``classify`` (``mysql/faults.py``) classes them."""
+    connection: Connection[Any] | None = None
+    session: dict[str, str | int] = {"time_zone": "+00:00", "lock_wait_timeout": 5}
+    try:
+        connection = connect(endpoint, read_timeout_seconds=SHORT_TIMEOUT_SECONDS, session=session)
+        yield connection
+    except (MySQLError, OSError) as error:
+        raise classify(error, f"{purpose} on {endpoint}") from error
+    finally:
+        if connection is not None:
+            connection._force_close()  # type: ignore[attr-defined]  # no round trip that could hang

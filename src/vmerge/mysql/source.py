@@ -25,7 +25,7 @@ from vmerge.core.events import SourceItem
 from vmerge.core.position import GtidSet
 from vmerge.errors import CorruptEvent, PositionPurged, SourceLost, SourceRejected, VmergeError
 from vmerge.mysql import sql
-from vmerge.mysql.connect import Endpoint, connect
+from vmerge.mysql.connect import Endpoint, connect, short_connection
 from vmerge.mysql.faults import source_fault
 
 HEARTBEAT_SECONDS = 1.0
@@ -75,7 +75,8 @@ class DumpSource:
             raise source_fault(error, f"opening the binlog of {self._endpoint}") from error
 
     def _require_binlogs(self, position: GtidSet) -> None:
-        executed, purged = (GtidSet.parse(text) for text in self._query_one(sql.SOURCE_FACTS))
+        assert self._connection is not None
+        executed, purged = _positions(self._connection)
         missing = purged.subtract(position)
         if not missing.is_empty():
             raise PositionPurged(f"{self._endpoint} has purged transactions that this stream needs: {missing}")
@@ -105,6 +106,7 @@ class DumpSource:
         self._connection._execute_command(COMMAND.COM_BINLOG_DUMP_GTID, request)  # type: ignore[attr-defined]  # no public way
         # From here on the socket only delivers, so it is read in large chunks, past PyMySQL's packet reader.
         self._socket = self._connection._sock  # type: ignore[attr-defined]  # no public way
+        self._socket.settimeout(SILENCE_SECONDS)
         self._decoder = BinlogDecoder(self._surroundings)
         self._packets = _Packets()
         self._failure = None
@@ -173,6 +175,24 @@ class DumpSource:
         connection, self._connection, self._socket = self._connection, None, None
         if connection is not None:
             connection._force_close()  # type: ignore[attr-defined]  # no round trip that could hang
+
+
+def source_positions(endpoint: Endpoint) -> tuple[GtidSet, GtidSet]:
+    """Return what a source has executed, and what of it its binlogs no longer hold.
+
+    Raises:
+        SourceError: as ``mysql/faults.py`` classes it.
+    """
+    with short_connection(endpoint, "reading positions", source_fault) as connection:
+        return _positions(connection)
+
+
+def _positions(connection: Connection[Any]) -> tuple[GtidSet, GtidSet]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql.SOURCE_FACTS)
+        row = cursor.fetchone()
+    assert row is not None
+    return GtidSet.parse(row[0]), GtidSet.parse(row[1])
 
 
 def _has_more(sock: socket.socket) -> bool:

@@ -17,9 +17,10 @@ from pymysql.err import MySQLError
 from vmerge.core.events import Transaction
 from vmerge.core.position import GtidSet
 from vmerge.core.statement import TargetNames
-from vmerge.errors import TargetLost
+from vmerge.errors import TargetError, TargetLost
+from vmerge.mysql import sql
 from vmerge.mysql.checkpoints import ControlTables
-from vmerge.mysql.connect import Endpoint, connect
+from vmerge.mysql.connect import Endpoint, connect, short_connection
 from vmerge.mysql.events_applier import EventsApplier
 from vmerge.mysql.faults import commit_fault, target_fault
 
@@ -103,6 +104,20 @@ class MySqlTarget:
         except (MySQLError, OSError) as error:
             raise target_fault(error, f"rolling back on {self._endpoint}") from error
         self._is_open = False
+
+    def kill_query(self) -> None:
+        """Ask the server, over a side connection, to end the running statement; from another thread.
+
+        Best effort: when the server cannot be reached, shutting the socket is the next step anyway.
+        """
+        connection = self._connection
+        if connection is None:
+            return
+        with (
+            contextlib.suppress(TargetError),
+            short_connection(self._endpoint, "killing a query", target_fault) as side,
+        ):
+            side.query(sql.KILL_QUERY.format(id=connection.thread_id()))  # type: ignore[no-untyped-call]
 
     def interrupt(self) -> None:
         """Break a call that hangs, from another thread; it raises ``TargetLost`` or ``CommitUnknown``."""

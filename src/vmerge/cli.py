@@ -1,0 +1,286 @@
+"""The command line: parse, call, map errors to exit codes.
+
+Knows: commands, options and how things are printed. Never knows: how they are done. The only importer of click.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from vmerge import __version__, logs
+from vmerge.config import load_folder, load_workflow
+from vmerge.control import ControlClient
+from vmerge.daemon import LOG_NAME, Daemon, locked_folder, make_supervisor, stop_signals
+from vmerge.errors import DaemonError, StopTimeout, VmergeError
+from vmerge.mysql.preflight import examine, require
+from vmerge.status import Snapshot, status_line, status_table, workflow_snapshot
+from vmerge.stopping import StopToken, SystemClock
+
+REFRESH_SECONDS = 1.0
+START_TIMEOUT_SECONDS = 20.0
+
+EXIT_CODES = """\b
+Exit codes:
+  0  done                        5  a stop did not end within its bound
+  1  internal error              6  no daemon, one too many, or an unknown workflow
+  2  the file or command is wrong   7  a source failed
+  3  servers or schemas do not fit  8  the target failed
+  4  a key stayed held too long     9  comparison found a difference
+"""
+
+
+class _Group(click.Group):
+    """Commands whose errors become one message, a hint and the documented exit code."""
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(context)
+        except VmergeError as error:
+            _die(error)
+
+
+def _die(error: VmergeError) -> NoReturn:
+    click.echo(f"Error: {error.message}", err=True)
+    if error.hint:
+        click.echo(f"Hint: {error.hint}", err=True)
+    sys.stdout.flush()
+    if isinstance(error, StopTimeout):
+        os._exit(error.exit_code)  # a thread hangs: the interpreter would wait for it
+    sys.exit(error.exit_code)
+
+
+def _state_folder_option() -> Any:
+    return click.option(
+        "--state-dir",
+        "state_folder",
+        type=click.Path(path_type=Path, file_okay=False),
+        envvar="VMERGE_STATE_DIR",
+        default=lambda: Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "vmerge",
+        show_default="~/.local/state/vmerge",
+        help="Folder of the daemon's lock, socket and log; one daemon each.",
+    )
+
+
+def _file_argument() -> Any:
+    return click.argument("file", type=click.Path(path_type=Path))
+
+
+@click.group(cls=_Group, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="vmerge")
+def main() -> None:
+    """Merge several live MySQL shards into one MySQL, exactly once."""
+
+
+@main.command()
+@_file_argument()
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def check(file: Path, as_json: bool) -> None:
+    """Load, validate and preflight a workflow FILE. Changes nothing."""
+    workflow = load_workflow(file)
+    findings = examine(workflow)
+    if as_json:
+        click.echo(json.dumps(findings.as_data(), indent=2))
+    else:
+        for finding in findings.findings:
+            click.echo(finding.text_for_operator())
+    require(findings)
+    if not as_json:
+        click.echo(f"Workflow {workflow.workflow} can run.")
+
+
+@main.command()
+@_file_argument()
+def run(file: Path) -> None:
+    """Run a workflow FILE in the foreground, with a live status line, until Ctrl-C or SIGTERM."""
+    logs.set_up(logging.INFO if not sys.stderr.isatty() else logging.WARNING)
+    workflow = load_workflow(file)
+    clock = SystemClock()
+    supervisor = make_supervisor(workflow, clock)
+    require(examine(workflow))
+    stop = StopToken()
+    with stop_signals(stop.set):
+        supervisor.start(resumes=True)
+        while not stop.wait(REFRESH_SECONDS) and supervisor.is_alive():
+            _show_line(workflow_snapshot(workflow.workflow, supervisor.board, clock))
+        snapshot = workflow_snapshot(workflow.workflow, supervisor.board, clock)
+        supervisor.shut_down()
+    click.echo()
+    click.echo(status_table([snapshot]))
+    _raise_if_failed(snapshot)
+
+
+def _show_line(snapshot: Snapshot) -> None:
+    line = status_line(snapshot)
+    if sys.stdout.isatty():
+        width = max(20, os.get_terminal_size().columns - 1)
+        click.echo("\r" + line[:width].ljust(width), nl=False)
+    else:
+        click.echo(line)
+
+
+def _raise_if_failed(snapshot: Snapshot) -> None:
+    for stream in snapshot["streams"]:
+        if stream["state"] == "error":
+            raise _StreamFailed(stream)
+
+
+class _StreamFailed(VmergeError):
+    """A stream ended in error; its message is the operator's text."""
+
+    exit_code = 8
+
+    def __init__(self, stream: Snapshot) -> None:
+        super().__init__(f"stream {stream['stream']} failed: {stream['message']}", hint="")
+
+
+@main.group(cls=_Group)
+def daemon() -> None:
+    """Start, stop or look at the daemon."""
+
+
+@daemon.command("start")
+@click.argument("folder", type=click.Path(path_type=Path))
+@_state_folder_option()
+@click.option("--foreground", is_flag=True, help="Stay in the foreground and log to standard error.")
+def daemon_start(folder: Path, state_folder: Path, foreground: bool) -> None:
+    """Start a daemon that hosts every workflow file (*.yaml, *.yml) in FOLDER."""
+    workflows = load_folder(folder)
+    if not foreground:
+        _start_in_background(folder, state_folder)
+        return
+    logs.set_up()
+    with locked_folder(state_folder):
+        Daemon(workflows, folder, state_folder).run()
+
+
+def _start_in_background(folder: Path, state_folder: Path) -> None:
+    with locked_folder(state_folder):
+        pass  # refuse at once when a daemon runs; the child takes the lock again
+    log_path = state_folder / LOG_NAME
+    command = [sys.executable, "-m", "vmerge.cli", "daemon", "start", str(folder)]
+    command += ["--state-dir", str(state_folder), "--foreground"]
+    with log_path.open("ab") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, close_fds=True
+        )
+    clock, stop = SystemClock(), StopToken()
+    until = clock.monotonic() + START_TIMEOUT_SECONDS
+    while process.poll() is None and clock.monotonic() < until:
+        if _answers(state_folder, process.pid):
+            click.echo(f"The daemon runs (pid {process.pid}); its log is {log_path}.")
+            return
+        stop.wait(0.05)
+    raise DaemonError("the daemon did not start", hint=f"Its log says why: {log_path}.")
+
+
+def _answers(state_folder: Path, pid: int) -> bool:
+    try:
+        return bool(ControlClient(state_folder).status()["pid"] == pid)
+    except DaemonError:
+        return False
+
+
+@daemon.command("stop")
+@_state_folder_option()
+def daemon_stop(state_folder: Path) -> None:
+    """Stop the daemon; streams that run resume with the next one."""
+    client = ControlClient(state_folder)
+    pid = int(client.status()["pid"])
+    client.shut_down()
+    stop = StopToken()
+    while _is_running(pid):
+        stop.wait(0.05)
+    click.echo("The daemon has stopped.")
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@daemon.command("status")
+@_state_folder_option()
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def daemon_status(state_folder: Path, as_json: bool) -> None:
+    """Tell which daemon runs and what it hosts."""
+    status = ControlClient(state_folder).status()
+    if as_json:
+        click.echo(json.dumps(status, indent=2))
+        return
+    names = ", ".join(workflow["workflow"] for workflow in status["workflows"]) or "no workflows"
+    click.echo(f"vmerge {status['version']} runs (pid {status['pid']}), folder {status['folder']}, hosts {names}.")
+
+
+@main.command()
+@click.argument("workflow")
+@click.argument("stream", required=False)
+@click.option(
+    "--past-schema-change", metavar="GTID", help="Go on behind this schema change, made on the target by hand."
+)
+@_state_folder_option()
+def start(workflow: str, stream: str | None, past_schema_change: str | None, state_folder: Path) -> None:
+    """Start a WORKFLOW's streams, or one STREAM; also those that were stopped or have failed."""
+    ControlClient(state_folder).start(workflow, _one_or_all(stream), past_schema_change)
+    click.echo("Started.")
+
+
+@main.command()
+@click.argument("workflow")
+@click.argument("stream", required=False)
+@_state_folder_option()
+def stop(workflow: str, stream: str | None, state_folder: Path) -> None:
+    """Stop a WORKFLOW's streams, or one STREAM; they stay stopped until `vmerge start`."""
+    ControlClient(state_folder).stop(workflow, _one_or_all(stream))
+    click.echo("Stopped.")
+
+
+def _one_or_all(stream: str | None) -> Sequence[str] | None:
+    return None if stream is None else [stream]
+
+
+@main.command()
+@click.argument("workflow", required=False)
+@click.option("--watch", is_flag=True, help="Show it anew every second until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON; with --watch one line a second.")
+@_state_folder_option()
+def status(workflow: str | None, watch: bool, as_json: bool, state_folder: Path) -> None:
+    """Show what the streams do, of one WORKFLOW or all."""
+    client = ControlClient(state_folder)
+    stop = StopToken()
+    with stop_signals(stop.set):
+        while True:
+            _show_status(client.status(), workflow, as_json=as_json, clears=watch and sys.stdout.isatty())
+            if not watch or stop.wait(REFRESH_SECONDS):
+                return
+
+
+def _show_status(snapshot: Snapshot, workflow: str | None, *, as_json: bool, clears: bool) -> None:
+    workflows = [one for one in snapshot["workflows"] if workflow in (None, one["workflow"])]
+    if workflow is not None and not workflows:
+        known = ", ".join(one["workflow"] for one in snapshot["workflows"]) or "none"
+        raise DaemonError(f"the daemon hosts no workflow `{workflow}`", hint=f"It hosts: {known}.")
+    if as_json:
+        click.echo(json.dumps({**snapshot, "workflows": workflows}))
+        return
+    if clears:
+        click.clear()
+    click.echo(status_table(workflows))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    main()

@@ -1,0 +1,192 @@
+"""The long-lived process: hosts the workflows of a folder.
+
+Knows: signals, the lock of a state folder, and which supervisor runs which workflow. Never knows: players, rows or SQL.
+Used by the command line (``vmerge daemon start`` and ``vmerge run``).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from vmerge import __version__
+from vmerge.assembly import WorkflowAssembly
+from vmerge.config import Workflow
+from vmerge.control import ControlServer
+from vmerge.core.position import Gtid
+from vmerge.errors import ConfigError, DaemonError, StopTimeout, VmergeError
+from vmerge.status import Snapshot, workflow_snapshot
+from vmerge.stopping import Clock, StopToken, SystemClock
+from vmerge.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+LOCK_NAME = "daemon.lock"
+LOG_NAME = "daemon.log"
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Hold a state folder, so that one daemon at most uses it; it is made if missing, closed to other users.
+
+    Raises:
+        DaemonError: another process holds it, or it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = (folder / LOCK_NAME).open("a+")
+    except OSError as error:
+        raise DaemonError(
+            f"the state folder {folder} cannot be used: {error.strerror}", hint="Name another."
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.seek(0)
+            raise DaemonError(
+                f"a daemon runs already with the state folder {folder} (pid {lock.read().strip() or 'unknown'})",
+                hint="Stop it with `vmerge daemon stop`, or give this one another --state-dir.",
+            ) from error
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+@contextmanager
+def stop_signals(on_stop: Callable[[], None]) -> Iterator[None]:
+    """Call ``on_stop`` on SIGTERM or SIGINT; a second one ends the process at once. Main thread only."""
+
+    def handle(number: int, _frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        logger.info("%s received, stopping", signal.Signals(number).name)
+        on_stop()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def make_supervisor(workflow: Workflow, clock: Clock, spool_folder: Path | None = None) -> Supervisor:
+    """Return the supervisor of one workflow; nothing runs yet."""
+    assembly = WorkflowAssembly(workflow, clock=clock, spool_folder=spool_folder)
+    return Supervisor(
+        workflow.workflow,
+        workflow.streams,
+        assembly,
+        clock=clock,
+        stop_timeout_seconds=workflow.limits.stop_timeout_seconds,
+    )
+
+
+class Daemon:
+    """Hosts several workflows. Promise: it ends within the longest stop bound of its workflows once told to.
+
+    Owner: the main thread runs it; the control server's threads call ``status``, ``start``, ``stop`` and ``shut_down``.
+    """
+
+    def __init__(self, workflows: Iterable[Workflow], folder: Path, state_folder: Path) -> None:
+        self._clock = SystemClock()
+        self._folder = folder
+        self._state_folder = state_folder
+        self._stop = StopToken()
+        self._supervisors = {
+            workflow.workflow: make_supervisor(workflow, self._clock, state_folder) for workflow in workflows
+        }
+
+    def run(self) -> None:
+        """Host the workflows until told to stop.
+
+        Raises:
+            StopTimeout: something hung and was left behind; the process should exit.
+        """
+        server = ControlServer(self._state_folder, self)
+        thread = threading.Thread(target=server.run, name="control", daemon=True)
+        with stop_signals(self._stop.set):
+            thread.start()
+            logger.info("vmerge %s hosts %s", __version__, ", ".join(self._supervisors) or "no workflows")
+            for supervisor in self._supervisors.values():
+                supervisor.start()
+            while not self._stop.wait(3600):
+                pass
+            try:
+                shut_down_all(self._supervisors.values())
+            finally:
+                server.close()
+        logger.info("stopped")
+
+    # Called by the control server
+
+    def status(self) -> Snapshot:
+        """Return what is hosted and what it does."""
+        workflows = [workflow_snapshot(name, one.board, self._clock) for name, one in self._supervisors.items()]
+        return {"pid": os.getpid(), "version": __version__, "folder": str(self._folder), "workflows": workflows}
+
+    def start(self, workflow: str, streams: Sequence[str] | None, past_schema_change: str | None) -> None:
+        """Start streams, also stopped and failed ones.
+
+        Raises:
+            DaemonError: unknown workflow or stream.
+            ConfigError: the GTID is none.
+        """
+        supervisor = self._find(workflow, streams)
+        accepted: frozenset[Gtid] = frozenset()
+        if past_schema_change is not None:
+            try:
+                accepted = frozenset({Gtid.parse(past_schema_change)})
+            except ValueError as error:
+                raise ConfigError(str(error), hint="Copy the GTID from the stream's message.") from error
+        supervisor.start(streams, resumes=True, accepted_schema_changes=accepted)
+
+    def stop(self, workflow: str, streams: Sequence[str] | None) -> None:
+        """Stop streams and keep them stopped."""
+        self._find(workflow, streams).stop(streams)
+
+    def shut_down(self) -> None:
+        """Begin to end."""
+        self._stop.set()
+
+    def _find(self, workflow: str, streams: Sequence[str] | None) -> Supervisor:
+        supervisor = self._supervisors.get(workflow)
+        if supervisor is None:
+            known = ", ".join(self._supervisors) or "none"
+            raise DaemonError(f"the daemon hosts no workflow `{workflow}`", hint=f"It hosts: {known}.")
+        for stream in streams or ():
+            if stream not in supervisor.streams:
+                known = ", ".join(supervisor.streams)
+                raise DaemonError(f"workflow `{workflow}` has no stream `{stream}`", hint=f"Its streams: {known}.")
+        return supervisor
+
+
+def shut_down_all(supervisors: Iterable[Supervisor]) -> None:
+    """Shut supervisors down side by side, so that the longest bound counts and not their sum.
+
+    Raises:
+        StopTimeout: naming everything that hung.
+    """
+    errors: list[VmergeError] = []
+
+    def shut_down(supervisor: Supervisor) -> None:
+        try:
+            supervisor.shut_down()
+        except StopTimeout as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=shut_down, args=(supervisor,)) for supervisor in supervisors]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise StopTimeout("; ".join(error.message for error in errors))

@@ -1,0 +1,44 @@
+"""Durable states of a workflow's streams.
+
+Knows: how a state, a start position or a log entry gets into the control tables by itself, outside of any player. Never
+knows: players or threads. Used by the supervisor through its ``StateStore`` protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from vmerge.core.position import GtidSet
+from vmerge.core.states import StreamState
+from vmerge.mysql.checkpoints import ControlTables, StoredStream
+from vmerge.mysql.connect import Endpoint, short_connection
+from vmerge.mysql.faults import target_fault
+
+
+class MySqlStates:
+    """States kept on the target. Each call opens a connection of its own; any thread may call.
+
+    Every call raises ``TargetError`` when the target cannot be reached or refuses.
+    """
+
+    def __init__(self, target: Endpoint, tables: ControlTables) -> None:
+        self._target = target
+        self._tables = tables
+
+    def find(self, stream: str) -> StoredStream | None:
+        """Return what is stored of a stream; None when it was never started."""
+        with short_connection(self._target, "reading states", target_fault) as connection:
+            return self._tables.read_streams(connection).get(stream)
+
+    def enter(self, stream: str, find_start: Callable[[], GtidSet]) -> None:
+        """Enter a new stream with its start position, creating the control tables where they are missing."""
+        with short_connection(self._target, "entering a stream", target_fault) as connection:
+            self._tables.create(connection)
+            self._tables.register(connection, stream, find_start())
+            self._tables.append_log(connection, stream, "entered", "")
+
+    def write(self, stream: str, state: StreamState, message: str) -> None:
+        """Store a state, and why."""
+        with short_connection(self._target, "storing a state", target_fault) as connection:
+            self._tables.write_state(connection, stream, state, message)
+            self._tables.append_log(connection, stream, state.value, message)

@@ -1,0 +1,121 @@
+"""Snapshots of what streams do, as plain data.
+
+Knows: how progress is put into numbers and words for an operator. Never knows: servers or threads. Used by the control
+server, the command line and ``vmerge run``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from vmerge.board import Board, StreamProgress
+from vmerge.core.states import StreamState
+from vmerge.stopping import Clock
+
+Snapshot = dict[str, Any]
+"""JSON-ready."""
+
+
+def workflow_snapshot(workflow: str, board: Board, clock: Clock) -> Snapshot:
+    """Return the state of one workflow: ``{"workflow": …, "streams": [{…}, …]}``."""
+    return {"workflow": workflow, "streams": [stream_snapshot(stream, clock) for stream in board.all_progress()]}
+
+
+def stream_snapshot(progress: StreamProgress, clock: Clock) -> Snapshot:
+    """Return the state of one stream. Seconds are floats; ``lag_seconds`` is None before the first transaction."""
+    counters = progress.counters
+    return {
+        "stream": progress.name,
+        "state": progress.state.value,
+        "phase": progress.phase.value,
+        "message": progress.message,
+        "applied": str(progress.applied),
+        "applied_at": progress.applied_at,
+        "is_at_head": progress.is_at_head,
+        "lag_seconds": _lag_seconds(progress, clock),
+        "batch_limit": progress.batch_limit,
+        "transactions": counters.transactions,
+        "batches": counters.batches,
+        "row_bytes": counters.rows_bytes,
+        "restarts": counters.restarts,
+        "lock_conflicts": counters.lock_conflicts,
+        "conflicts": {"flushes": counters.flushes, "splits": counters.splits, "waits": counters.waits},
+        "blocked_seconds_total": round(counters.blocked_seconds + _blocked_seconds(progress, clock), 3),
+        "blocked": _blocked(progress, clock),
+    }
+
+
+def _lag_seconds(progress: StreamProgress, clock: Clock) -> float | None:
+    """Return by how much the target is behind, by the commit time of the last applied transaction."""
+    if progress.is_at_head:
+        return 0.0
+    if progress.applied_at is None:
+        return None
+    return round(max(0.0, clock.wall() - progress.applied_at), 3)
+
+
+def _blocked_seconds(progress: StreamProgress, clock: Clock) -> float:
+    return 0.0 if progress.blocked is None else clock.monotonic() - progress.blocked.since
+
+
+def _blocked(progress: StreamProgress, clock: Clock) -> Snapshot | None:
+    blocked = progress.blocked
+    if blocked is None:
+        return None
+    return {
+        "seconds": round(_blocked_seconds(progress, clock), 3),
+        "attempts": blocked.attempts,
+        "gtid": blocked.gtid,
+        "key": blocked.key,
+        "streams_not_free": list(blocked.unfree),
+    }
+
+
+def stream_sentence(stream: Snapshot) -> str:
+    """Put what a stream is doing into a few words."""
+    if stream["state"] != StreamState.RUNNING.value:
+        return f"{stream['state']}: {stream['message']}" if stream["message"] else stream["state"]
+    blocked = stream["blocked"]
+    if blocked is not None:
+        text = f"waits on a sibling since {blocked['seconds']:.1f} s for {blocked['key'] or 'a key'}"
+        unfree = blocked["streams_not_free"]
+        return f"{text}; not running: {', '.join(unfree)}" if unfree else text
+    if stream["is_at_head"]:
+        return "at head"
+    return f"{stream['phase']}: {stream['message']}" if stream["message"] else stream["phase"]
+
+
+def status_line(snapshot: Snapshot) -> str:
+    """Put a workflow into one line for a terminal."""
+    parts = []
+    for stream in snapshot["streams"]:
+        lag = stream["lag_seconds"]
+        shown_lag = "–" if lag is None else f"{lag:.1f} s"
+        parts.append(f"{stream['stream']} {stream['transactions']} tx, lag {shown_lag}, {stream_sentence(stream)}")
+    return " | ".join(parts)
+
+
+def status_table(snapshots: Sequence[Snapshot]) -> str:
+    """Lay workflows and their streams out as a table."""
+    head = ("WORKFLOW", "STREAM", "STATE", "LAG", "TRANSACTIONS", "WAITS", "BLOCKED", "DOING")
+    rows = [head]
+    for snapshot in snapshots:
+        for stream in snapshot["streams"]:
+            lag = stream["lag_seconds"]
+            rows.append(
+                (
+                    snapshot["workflow"],
+                    stream["stream"],
+                    stream["state"],
+                    "–" if lag is None else f"{lag:.1f} s",
+                    str(stream["transactions"]),
+                    str(stream["conflicts"]["waits"]),
+                    f"{stream['blocked_seconds_total']:.1f} s",
+                    stream_sentence(stream),
+                )
+            )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )

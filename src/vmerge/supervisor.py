@@ -27,7 +27,7 @@ from typing import Protocol
 from vmerge.board import Board
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.states import Phase, StreamState, may_change
-from vmerge.errors import StopTimeout, Verdict, VmergeError
+from vmerge.errors import Fenced, StopTimeout, Verdict, VmergeError
 from vmerge.pauses import restart_pause
 from vmerge.player import Player
 from vmerge.stopping import Clock, StopToken
@@ -273,8 +273,12 @@ class Supervisor:
     def _fail(self, name: str, failure: VmergeError) -> None:
         message = f"{failure.message} — {failure.hint}"
         logger.error("%s", message, extra={"stream": name})
+        if not isinstance(failure, Fenced):  # the stored state is the new owner's now
+            self._store_error(name, message)
+        self.board.update(name, state=StreamState.ERROR, phase=Phase.IDLE, message=message)
+
+    def _store_error(self, name: str, message: str) -> None:
         try:
             self._assembly.write(name, StreamState.ERROR, message)
         except VmergeError as error:
             logger.warning("the error state could not be stored: %s", error.message, extra={"stream": name})
-        self.board.update(name, state=StreamState.ERROR, phase=Phase.IDLE, message=message)

@@ -227,6 +227,11 @@ class Lab:
     ) -> None:
         self.close()
 
+    @property
+    def process_group(self) -> int:
+        """The group that the watchdog kills when the owner is gone; for other programs of the lab, too."""
+        return self._watchdog.pid
+
     def start(self, name: str, *, options: Options | None = None) -> Server:
         """A new, empty server that answers queries. Options are mysqld's and override ours."""
         return self.start_many([name], options=options)[0]
@@ -261,7 +266,7 @@ class Lab:
         port = _free_port(taken={server.port for server in self._servers})
         command = _server_command(self.distribution, folder, port, options)
         folder.mkdir()
-        server = Server(name, folder, port, command, group=self._watchdog.pid)
+        server = Server(name, folder, port, command, group=self.process_group)
         # Without auto.cnf the server makes itself a UUID of its own.
         shutil.copytree(self._template, server.datadir, ignore=shutil.ignore_patterns("auto.cnf"))
         self._servers.append(server)

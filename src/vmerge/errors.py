@@ -26,7 +26,8 @@ classed once, in ``mysql/faults.py``) or message texts. Used by every zone.
     │   ├── Fenced                  another daemon took this stream over
     │   ├── SchemaMismatch          a table of the target cannot carry the source's rows exactly
     │   └── TargetRejected          the target refused, for a reason that waiting does not change
-    └── VerificationFailed       9  target and union of the shards differ
+    ├── VerificationFailed       9  target and union of the shards differ
+    └── SpoolFailed             10  the temporary file of a large transaction cannot be written or read
 """
 
 from __future__ import annotations
@@ -216,3 +217,10 @@ class VerificationFailed(VmergeError):
     exit_code = 9
     scope = Scope.TARGET
     default_hint = "The comparison names the tables and the first differing rows."
+
+
+class SpoolFailed(VmergeError):
+    """The temporary file that holds a large transaction cannot be written or read; nothing of it was applied."""
+
+    exit_code = 10
+    default_hint = "Make room in that folder, or set TMPDIR to a folder with more, then start the stream again."

@@ -44,13 +44,14 @@ class StopToken:
     def __init__(self) -> None:
         self._event = threading.Event()
         self._lock = threading.Lock()
-        self._conditions: set[threading.Condition] = set()
+        self._waited_for: list[threading.Condition] = []
+        """One entry a wait, so that the end of one does not hide another on the same condition."""
 
     def set(self) -> None:
         """Tell everyone to stop."""
         self._event.set()
         with self._lock:
-            conditions = list(self._conditions)
+            conditions = set(self._waited_for)
         for condition in conditions:
             with condition:
                 condition.notify_all()
@@ -69,11 +70,11 @@ class StopToken:
         ``condition`` must not be held by the caller, and is notified by whoever may change what is asked for.
         """
         with self._lock:
-            self._conditions.add(condition)
+            self._waited_for.append(condition)
         try:
             with condition:
                 condition.wait_for(lambda: self._event.is_set() or predicate(), max(0.0, seconds))
                 return predicate()
         finally:
             with self._lock:
-                self._conditions.discard(condition)
+                self._waited_for.remove(condition)

@@ -67,7 +67,7 @@ class Board:
 
     Promise: a commit that was published is seen by every snapshot taken after it, and wakes every sibling that waits.
     Invariant: ``version`` of a stream grows exactly when a transaction of it was committed. Any thread may read; only
-    a stream's owner (its player while it runs, else the supervisor) publishes it.
+    a stream's owner (its player while it runs, else the supervisor) changes it. The condition's lock is re-entrant.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -75,18 +75,18 @@ class Board:
         self._streams = {name: StreamProgress(name) for name in names}
         self._versions = dict.fromkeys(self._streams, 0)
 
-    def publish(self, progress: StreamProgress, *, committed: bool = False) -> None:
-        """Replace a stream's progress; ``committed`` says that its position moved on the target."""
-        with self._changed:
-            self._streams[progress.name] = progress
-            if committed:
-                self._versions[progress.name] += 1
-                self._changed.notify_all()
-
     def update(self, name: str, **changes: object) -> StreamProgress:
         """Change some fields of a stream's progress and return it."""
         with self._changed:
             progress = self._streams[name] = replace(self._streams[name], **changes)  # type: ignore[arg-type]  # fields
+            return progress
+
+    def commit(self, name: str, **changes: object) -> StreamProgress:
+        """Change some fields of a stream whose position moved on the target with rows, and wake its siblings."""
+        with self._changed:
+            progress = self.update(name, **changes)
+            self._versions[name] += 1
+            self._changed.notify_all()
             return progress
 
     def progress(self, name: str) -> StreamProgress:

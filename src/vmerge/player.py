@@ -13,26 +13,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Protocol
 
-from vmerge.board import Blocked, Board
+from vmerge.board import Board
 from vmerge.core import conflict
 from vmerge.core.batch import choose_batch
 from vmerge.core.conflict import Await, GiveUp, Isolating, Limits, Reason, Siblings, Waiting
 from vmerge.core.events import Heartbeat, SchemaChange, SourceItem, Transaction
 from vmerge.core.position import Gtid, GtidSet
-from vmerge.core.states import Phase
 from vmerge.errors import (
     ConflictUnresolved,
     KeyConflict,
     LockConflict,
     RowMissing,
     SchemaChanged,
+    SchemaMismatch,
     TargetError,
     TargetRejected,
 )
 from vmerge.pauses import retry_pause
+from vmerge.reporting import Reporter
 from vmerge.stopping import Clock, StopToken
 
 IDLE_SAVE_SECONDS = 2.0
@@ -76,8 +76,8 @@ class Player:
 
     Promise: every transaction of the source is on the target exactly once, with its position, in the source's order;
     nothing is waited for with an open target transaction. Invariants: ``_pending`` begins with the transactions
-    behind ``_position``; a batch in flight is the head of ``_pending``. Owner: one thread, which opens, uses and closes
-    the connections.
+    behind ``_position``; a batch in flight is the head of ``_pending``. A player is opened once; after an error another
+    one goes on from the checkpoint. Owner: one thread, which opens, uses and closes the connections.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Player:
         self._is_position_unsaved = False
         self._applied_at = 0
         self._saved_at = 0.0
-        self._committed_since_split: int | None = None
+        self._reporter = Reporter(name, board, clock)
 
     @property
     def has_conflict(self) -> bool:
@@ -142,16 +142,17 @@ class Player:
 
     def open(self) -> None:
         """Take the stream over on the target and open the source behind its position."""
-        self._publish(phase=Phase.CONNECTING)
+        self._reporter.connecting()
         self._position = self._target.open()
         self._source.open(self._position)
         self._saved_at = self._clock.monotonic()
-        self._publish(phase=Phase.STREAMING, applied=self._position, message="")
+        self._reporter.opened(self._position)
 
     def close(self) -> None:
         """Close both sides; what was in flight is rolled back by the target."""
         self._source.close()
         self._target.close()
+        self._reporter.closed()
 
     def step(self) -> Await | None:
         """Do one thing; return what to wait for before the next step, if anything.
@@ -181,9 +182,11 @@ class Player:
         for item in self._source.read():
             if isinstance(item, Heartbeat):
                 if not self._pending:
-                    self._publish(is_at_head=True, phase=Phase.STREAMING)
+                    self._reporter.at_head()
             else:
                 self._pending.append(item)
+        if self._pending:
+            self._reporter.received()
 
     def _save_if_due(self) -> None:
         due = self._clock.monotonic() - self._saved_at >= IDLE_SAVE_SECONDS
@@ -199,7 +202,8 @@ class Player:
         self._saved_at = self._clock.monotonic()
 
     def _pass_schema_change(self, change: SchemaChange) -> None:
-        if self._concerns(change) and change.gtid not in self._accepted_schema_changes:
+        is_concerned = self._concerns(change)
+        if is_concerned and change.gtid not in self._accepted_schema_changes:
             if self._is_position_unsaved:
                 self._save()
             raise SchemaChanged(
@@ -209,11 +213,17 @@ class Player:
                 f"`vmerge start WORKFLOW {self._name} --past-schema-change {change.gtid}`.",
             )
         self._pending.popleft()
-        self._advance([change.gtid])
+        self._pass([change.gtid], change.committed_at_microseconds, count=1)
+        if is_concerned:
+            self._save()  # at once: nobody shall have to accept it twice
 
-    def _advance(self, gtids: Sequence[Gtid]) -> None:
+    def _pass(self, gtids: Sequence[Gtid], committed_at_microseconds: int, *, count: int) -> None:
+        """Move past what has no rows for the target. A stream may see nothing else for days, and never be idle."""
         self._position = self._position.advanced(gtids)
+        self._applied_at = committed_at_microseconds
         self._is_position_unsaved = True
+        self._reporter.moved(self._position, self._applied_at / 1e6, count)
+        self._save_if_due()
 
     # Applying
 
@@ -221,7 +231,7 @@ class Player:
         batch = choose_batch(self._pending, conflict.batch_limit(self._state, self._limits))
         if not any(transaction.byte_count for transaction in batch):
             self._drop_from_pending(batch)
-            self._advance(_gtids_of(batch))
+            self._pass(_gtids_of(batch), batch[-1].committed_at_microseconds, count=len(batch))
             return None
         # The snapshot is taken before the attempt: a sibling that moves during it may release what we miss.
         self._snapshot = self._board.siblings_of(self._name)
@@ -244,10 +254,11 @@ class Player:
         self._applied_at = applied_at
         self._has_saved()
         self._drop_from_pending(batch)
-        self._publish_commit(batch)
-        siblings = self._board.siblings_of(self._name)
-        applied = conflict.Applied(len(batch), siblings.version)
+        # Before siblings hear of it: what they commit in answer shall count as a move of theirs.
+        applied = conflict.Applied(len(batch), self._board.siblings_of(self._name).version)
         self._state, _ = conflict.decide(self._state, applied, self._limits)
+        limit = conflict.batch_limit(self._state, self._limits)
+        self._reporter.committed(batch, position, applied_at / 1e6, limit)
         return None
 
     def _drop_from_pending(self, batch: Sequence[Transaction]) -> None:
@@ -264,13 +275,16 @@ class Player:
         self._target.rollback()
         before = self._state
         self._state, decision = conflict.decide(before, event, self._limits)
-        self._count(before, event)
+        self._reporter.failed(before, event, decision)
         match decision:
             case Await():
-                self._publish_wait(batch, error)
+                self._is_woken = True
+                if isinstance(self._state, Waiting):
+                    key = error.key if isinstance(error, KeyConflict) else None
+                    self._reporter.waiting(self._state, str(batch[0].gtid), key)
                 return decision
             case GiveUp():
-                raise self._surrender(decision.reason, batch, error) from error
+                raise self._surrender(decision.reason, before, batch, error) from error
             case _:
                 return None
 
@@ -283,19 +297,18 @@ class Player:
             case LockConflict():
                 locks = 0 if isinstance(self._state, conflict.Stuck) else self._state.locks
                 return conflict.Locked(len(batch), now, self._pause(locks + 1))
-            case RowMissing() | TargetRejected():
+            case RowMissing() | SchemaMismatch() | TargetRejected():
                 return conflict.Rejected(len(batch))
             case _:
                 return None
 
     def _surrender(
-        self, reason: Reason, batch: Sequence[Transaction], error: TargetError
+        self, reason: Reason, before: conflict.State, batch: Sequence[Transaction], error: TargetError
     ) -> TargetError | ConflictUnresolved:
         gtid = batch[0].gtid
         if reason is Reason.REJECTED:
             return type(error)(f"stream {self._name}, transaction {gtid}: {error.message}", hint=error.hint)
-        blocked = self._board.progress(self._name).blocked
-        seconds = self._clock.monotonic() - blocked.since if blocked is not None else 0.0
+        seconds = self._clock.monotonic() - before.since if isinstance(before, Waiting) else 0.0
         return ConflictUnresolved(
             f"stream {self._name}, transaction {gtid}: {error.message}; {reason.value} (blocked for {seconds:.1f} s)",
         )
@@ -306,66 +319,6 @@ class Player:
             stop.wait(seconds)
         else:
             self._board.wait_for_siblings(self._name, pause.seen_version, seconds, stop)
-
-    # Publishing
-
-    def _publish(self, **changes: object) -> None:
-        self._board.update(self._name, **changes)
-
-    def _publish_commit(self, batch: Sequence[Transaction]) -> None:
-        progress = self._board.progress(self._name)
-        counters = progress.counters
-        blocked_seconds = self._clock.monotonic() - progress.blocked.since if progress.blocked else 0.0
-        self._board.publish(
-            replace(
-                progress,
-                phase=Phase.APPLYING,
-                applied=self._position,
-                applied_at=self._applied_at / 1e6,
-                is_at_head=False,
-                blocked=None,
-                batch_limit=conflict.batch_limit(self._state, self._limits),
-                counters=replace(
-                    counters,
-                    transactions=counters.transactions + len(batch),
-                    batches=counters.batches + 1,
-                    rows_bytes=counters.rows_bytes + sum(transaction.byte_count for transaction in batch),
-                    blocked_seconds=counters.blocked_seconds + blocked_seconds,
-                ),
-            ),
-            committed=True,
-        )
-        if self._committed_since_split is not None:
-            self._committed_since_split += len(batch)
-
-    def _publish_wait(self, batch: Sequence[Transaction], error: TargetError) -> None:
-        self._is_woken = True
-        if not isinstance(self._state, Waiting):
-            return
-        blocked = Blocked(
-            since=self._state.since,
-            attempts=self._state.attempts,
-            gtid=str(batch[0].gtid),
-            key=error.key if isinstance(error, KeyConflict) else "",
-            unfree=self._state.siblings.unfree,
-        )
-        self._publish(phase=Phase.WAITING, blocked=blocked)
-
-    def _count(self, before: conflict.State, event: conflict.Event) -> None:
-        counters = self._board.progress(self._name).counters
-        match event:
-            case conflict.Conflicted(count=count) if count > 1:
-                counters = replace(counters, splits=counters.splits + 1)
-                self._committed_since_split = 0
-            case conflict.Conflicted() if not isinstance(before, Waiting):
-                flushed = 1 if self._committed_since_split else 0
-                counters = replace(counters, waits=counters.waits + 1, flushes=counters.flushes + flushed)
-                self._committed_since_split = None
-            case conflict.Locked():
-                counters = replace(counters, lock_conflicts=counters.lock_conflicts + 1)
-            case _:
-                return
-        self._publish(counters=counters)
 
 
 def _gtids_of(batch: Sequence[Transaction]) -> list[Gtid]:

@@ -21,19 +21,25 @@ The transition table
 
     state      event             following state                    decision
     ---------  ----------------  ---------------------------------  ------------------------------
-    any        Applied           Clear; Isolating with a larger     Proceed
-                                 limit once batching may return
+    Clear      Applied           Clear                              Proceed
+    Waiting    Applied           Isolating(limit 1)                 Proceed
+    Isolating  Applied           Isolating, limit doubled once      Proceed
+                                 batching may return; Clear when
+                                 that reaches the full batch
     any        Conflicted, n>1   Isolating(limit 1)                 Proceed          (split, flush)
     any        Conflicted, n=1
                no sibling        Stuck                              GiveUp(NO_SIBLING)
                blocked too long  Stuck                              GiveUp(TIMED_OUT)
-               otherwise         Waiting                            Await(until)            (wait)
-    any        Locked            same, smaller limit after          Await(until)
-                                 several in a row
+               otherwise         Waiting                            Await(until, a commit)   (wait)
+    any        Locked            same                               Await(until)
+               several in a row  Isolating(half the limit), but     Await(until)
+                                 Waiting stays Waiting
     any        Rejected, n>1     Isolating(limit 1)                 Proceed          (split, flush)
     any        Rejected, n=1     Stuck                              GiveUp(REJECTED)
-    Waiting    Woken             Waiting                            Proceed         (the next try)
+    any        Woken             same                               Proceed         (the next try)
     Stuck      any               Stuck                              GiveUp(same)
+
+``any`` is every state but Stuck.
 
 Evidence
 --------

@@ -1,0 +1,130 @@
+"""What a player tells its siblings and the operator about its stream.
+
+Knows: how the steps of a player show on the board: position, phase, the wait under way and the counters. Never
+knows: what the player will do. Used by the player alone, in its thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vmerge.board import Blocked, Board, Counters
+from vmerge.core import conflict
+from vmerge.core.events import Transaction
+from vmerge.core.position import GtidSet
+from vmerge.core.states import Phase
+from vmerge.stopping import Clock
+
+
+class Reporter:
+    """Keeps one stream's place on the board true.
+
+    Promise: a stream is shown as blocked exactly from its first failed attempt to the end of the wait, however it ends;
+    ended waits are in ``blocked_seconds``. Changes only the fields it is about: the stream's state and message are
+    the supervisor's. Owner: the player's thread.
+    """
+
+    def __init__(self, name: str, board: Board, clock: Clock) -> None:
+        self._name = name
+        self._board = board
+        self._clock = clock
+        self._is_at_head = False
+        self._split_rest = 0
+        """Transactions of the last split batch that are not through yet."""
+        self._split_done = 0
+
+    def connecting(self) -> None:
+        """The player begins; what an earlier one was blocked by is history."""
+        self._update(phase=Phase.CONNECTING, is_at_head=False, blocked=None, counters=self._counters_after_wait())
+
+    def opened(self, position: GtidSet) -> None:
+        """Both sides are open."""
+        self._update(phase=Phase.STREAMING, applied=position, message="")
+
+    def closed(self) -> None:
+        """The player ends, for whatever reason."""
+        self._update(blocked=None, counters=self._counters_after_wait())
+
+    def at_head(self) -> None:
+        """The source has nothing more, and all of it is applied."""
+        self._is_at_head = True
+        self._update(is_at_head=True, phase=Phase.STREAMING)
+
+    def received(self) -> None:
+        """The source has sent something."""
+        if self._is_at_head:
+            self._is_at_head = False
+            self._update(is_at_head=False)
+
+    def moved(self, position: GtidSet, applied_at: float, count: int) -> None:
+        """The position moved past so many transactions that have no rows for the target."""
+        self._pass_split(count)
+        self._update(applied=position, applied_at=applied_at)
+
+    def committed(self, batch: Sequence[Transaction], position: GtidSet, applied_at: float, batch_limit: int) -> None:
+        """A batch is on the target; siblings wake."""
+        self._pass_split(len(batch))
+        counters = self._counters_after_wait()
+        self._board.commit(
+            self._name,
+            phase=Phase.APPLYING,
+            applied=position,
+            applied_at=applied_at,
+            batch_limit=batch_limit,
+            blocked=None,
+            counters=replace(
+                counters,
+                transactions=counters.transactions + len(batch),
+                batches=counters.batches + 1,
+                rows_bytes=counters.rows_bytes + sum(transaction.byte_count for transaction in batch),
+            ),
+        )
+
+    def failed(self, before: conflict.State, event: conflict.Event, decision: conflict.Decision) -> None:
+        """An attempt was rolled back, and this was decided."""
+        counters = self._counters
+        match event:
+            case conflict.Conflicted(count=count) | conflict.Rejected(count=count) if count > 1:
+                counters = replace(counters, splits=counters.splits + 1)
+                self._split_rest, self._split_done = count, 0
+            case conflict.Conflicted() if isinstance(decision, conflict.Await):
+                if isinstance(before, conflict.Waiting):
+                    return
+                # What a split brought to the target before the one that waits is the flush; later ones are not.
+                has_flushed = bool(self._split_rest and self._split_done)
+                counters = replace(counters, waits=counters.waits + 1, flushes=counters.flushes + has_flushed)
+                self._split_rest = 0
+            case conflict.Locked():
+                counters = replace(counters, lock_conflicts=counters.lock_conflicts + 1)
+            case _:
+                return
+        self._update(counters=counters)
+
+    def waiting(self, state: conflict.Waiting, gtid: str, key: str | None) -> None:
+        """The stream waits; ``key`` is None when this attempt failed before it came to the key."""
+        known = self._board.progress(self._name).blocked
+        if key is None:
+            key = known.key if known is not None else ""
+        blocked = Blocked(state.since, state.attempts, gtid, key, state.siblings.unfree)
+        self._update(phase=Phase.WAITING, blocked=blocked)
+
+    @property
+    def _counters(self) -> Counters:
+        return self._board.progress(self._name).counters
+
+    def _pass_split(self, count: int) -> None:
+        if self._split_rest:
+            self._split_done += count
+            self._split_rest = max(0, self._split_rest - count)
+
+    def _counters_after_wait(self) -> Counters:
+        """Return the counters with the wait under way, if there is one, added to them."""
+        blocked = self._board.progress(self._name).blocked
+        if blocked is None:
+            return self._counters
+        seconds = self._counters.blocked_seconds + self._clock.monotonic() - blocked.since
+        return replace(self._counters, blocked_seconds=seconds)
+
+    def _update(self, **changes: object) -> None:
+        self._board.update(self._name, **changes)

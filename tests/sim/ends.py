@@ -1,0 +1,128 @@
+"""The two ends of a simulated stream, and its clock: what the player's protocols ask for.
+
+Knows: how a source delivers, how a target session uses the shared database, and where connections can break. Never
+knows: schedules or what must hold. Used by the world, and by tests that need a single player.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, auto
+
+from tests.sim.database import SimDatabase
+from tests.sim.rows import decode
+
+from vmerge.core.events import Heartbeat, SourceItem, Transaction
+from vmerge.core.position import GtidSet
+from vmerge.errors import CommitUnknown, SourceLost, TargetLost, VmergeError
+
+
+class SimClock:
+    """A clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        """See ``Clock``."""
+        return self.now
+
+    def wall(self) -> float:
+        """See ``Clock``."""
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+
+class Fault(Enum):
+    """Where a connection breaks."""
+
+    SOURCE = auto()
+    APPLY = auto()
+    BEFORE_COMMIT = auto()
+    AFTER_COMMIT = auto()
+
+
+class SimSource:
+    """Delivers a fixed list of items in chunks, then a heartbeat for each read."""
+
+    def __init__(self, items: Sequence[SourceItem], chunk: int) -> None:
+        self._items = items
+        self._chunk = chunk
+        self.rest: list[SourceItem] = []
+        self.fault: Fault | None = None
+        self.reads = 0
+
+    def open(self, position: GtidSet) -> None:
+        """See ``Source``."""
+        self.rest = [item for item in self._items if isinstance(item, Heartbeat) or not position.contains(item.gtid)]
+
+    def read(self) -> list[SourceItem]:
+        """See ``Source``."""
+        self.reads += 1
+        if self.fault is Fault.SOURCE:
+            self.fault = None
+            raise SourceLost("the source is gone")
+        chunk, self.rest = self.rest[: self._chunk], self.rest[self._chunk :]
+        return chunk or [Heartbeat()]
+
+    def close(self) -> None:
+        """See ``Source``."""
+        self.rest = []
+
+
+class SimTarget:
+    """One stream's session on the shared database."""
+
+    def __init__(self, database: SimDatabase, stream: str) -> None:
+        self._database = database
+        self._stream = stream
+        self._epoch = 0
+        self._is_connected = False
+        self.fault: Fault | None = None
+
+    def open(self) -> GtidSet:
+        """See ``Target``."""
+        self.close()
+        position, self._epoch = self._database.take_over(self._stream)
+        self._is_connected = True
+        return position
+
+    def apply(self, batch: Sequence[Transaction]) -> None:
+        """See ``Target``; a fault strikes behind the first row."""
+        self._require_connection()
+        self._database.begin(self._stream)
+        for transaction in batch:
+            for event in transaction.rows:
+                self._database.apply(self._stream, decode(event))
+                self._strike(Fault.APPLY, TargetLost("gone while applying"))
+
+    def commit(self, position: GtidSet, applied_at_microseconds: int) -> None:
+        """See ``Target``."""
+        self._require_connection()
+        self._strike(Fault.BEFORE_COMMIT, CommitUnknown("gone in COMMIT"))
+        self._database.begin(self._stream)
+        self._database.commit(self._stream, position, self._epoch)
+        self._strike(Fault.AFTER_COMMIT, CommitUnknown("gone in COMMIT"))
+
+    def rollback(self) -> None:
+        """See ``Target``."""
+        self._require_connection()
+        self._database.rollback(self._stream)
+
+    def close(self) -> None:
+        """See ``Target``."""
+        self._is_connected = False
+        self._database.rollback(self._stream)
+
+    def _require_connection(self) -> None:
+        if not self._is_connected:
+            raise TargetLost("not connected")
+
+    def _strike(self, fault: Fault, error: VmergeError) -> None:
+        if self.fault is fault:
+            self.fault = None
+            self.close()
+            raise error

@@ -1,0 +1,173 @@
+"""All interleavings: every order of the players' steps, with crashes, until nothing new is found.
+
+Knows: a search over moments of a world, with a memory of those already seen. A player that waits may be stepped at any
+moment, as its timer may go off at any moment, so no schedule that threads could produce is left out. Never knows: what
+the histories mean. Used by the exhaustive tests and the named sequences.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.sim.history import History, Vector
+from tests.sim.world import Fault, Settings, World, fingerprint
+
+from vmerge.errors import ConflictUnresolved
+
+
+@dataclass
+class Tally:
+    """What was searched."""
+
+    histories: int = 0
+    searches: int = 0
+    moments: int = 0
+    steps: int = 0
+    dead_ends: int = 0
+
+    def add(self, other: Tally) -> None:
+        """Count another tally in."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+@dataclass
+class Search:
+    """One search: a history under one setting, with so many crashes at most."""
+
+    history: History
+    settings: Settings
+    crashes: int = 0
+    tally: Tally = field(default_factory=Tally)
+
+    def run(self) -> set[Vector]:
+        """Search everything; return the vectors in which it can end. AssertionError names the schedule that fails."""
+        world = World(self.history, self.settings)
+        first: Hashable = (self.crashes, fingerprint(world))
+        paths: dict[Hashable, list[str]] = {first: []}
+        came_from: dict[Hashable, set[Hashable]] = {}
+        ends: dict[Hashable, Vector] = {}
+        stack = [(world.save(), self.crashes, first)]
+        while stack:
+            saved, crashes, key = stack.pop()
+            world.restore(saved)
+            if not world.unfinished() or self._is_dead(world):
+                ends[key] = world.vector
+            for text, left, act in self._choices(world, crashes):
+                world.restore(saved)
+                path = [*paths[key], text]
+                if not self._act(act, world, path):
+                    continue
+                following: Hashable = (left, fingerprint(world))
+                came_from.setdefault(following, set()).add(key)
+                if following not in paths:
+                    paths[following] = path
+                    stack.append((world.save(), left, following))
+        self._check_no_trap(paths, came_from, ends)
+        self.tally.searches += 1
+        self.tally.moments += len(paths)
+        return set(ends.values())
+
+    def _choices(self, world: World, crashes: int) -> Iterator[tuple[str, int, Callable[[World], bool | None]]]:
+        for name in world.unfinished():
+            yield name, crashes, lambda world, name=name: world.step(name)  # type: ignore[misc]
+            if not crashes:
+                continue
+            yield f"crash {name}", crashes - 1, lambda world, name=name: world.crash(name)  # type: ignore[misc]
+            is_committing = name in world.database.open
+            faults = (Fault.BEFORE_COMMIT, Fault.AFTER_COMMIT) if is_committing else (Fault.APPLY,)
+            for fault in faults:
+                act = lambda world, name=name, fault=fault: world.fail(name, fault)  # noqa: E731
+                yield f"{fault.name} {name}", crashes - 1, act
+
+    def _act(self, act: Callable[[World], bool | None], world: World, path: list[str]) -> bool:
+        """Do one thing; return False if it could not be done here."""
+        self.tally.steps += 1
+        try:
+            return act(world) is not False
+        except Exception as error:
+            raise AssertionError(f"{error!r} in {self.history} with {self.settings} after {path}") from error
+
+    def _is_dead(self, world: World) -> bool:
+        return self.history.is_dead(world.vector) and not world.database.open
+
+    def _check_no_trap(
+        self, paths: dict[Hashable, list[str]], came_from: dict[Hashable, set[Hashable]], ends: dict[Hashable, Vector]
+    ) -> None:
+        """From each moment some end can be reached, and the only ends are the union and the dead vectors."""
+        reached = set(ends)
+        queue = deque(reached)
+        while queue:
+            for key in came_from.get(queue.popleft(), ()):
+                if key not in reached:
+                    reached.add(key)
+                    queue.append(key)
+        trapped = [path for key, path in paths.items() if key not in reached]
+        assert not trapped, f"no way out in {self.history} with {self.settings} after {min(trapped, key=len)}"
+
+
+def finish(world: World, *, limit: int = 10_000) -> None:
+    """Play fairly to the end: whoever is awake steps in turn; when all sleep, the clock moves on.
+
+    Ends when each stream is done or gave up, or waits for one that gave up.
+    """
+    for _ in range(limit):
+        unfinished = world.unfinished()
+        is_hopeless = world.history.is_dead(world.vector) and any(s.failure for s in world.streams.values())
+        if not unfinished or is_hopeless:
+            return
+        awake = [name for name in unfinished if not world.is_asleep(name)]
+        for name in awake:
+            world.step(name)
+        if not awake:
+            instants = [sleep.until for name in unfinished if (sleep := world.streams[name].sleep) is not None]
+            world.clock.advance(max(0.0, min(instants) - world.clock.now))
+    raise AssertionError(f"no end at {world.vector} of {world.history}")
+
+
+def assert_ends_well(world: World) -> None:
+    """Check the end of a play: the union of all, or a clear time-out where nobody could go on."""
+    failures = [stream.failure for stream in world.streams.values() if stream.failure is not None]
+    assert not world.database.open
+    if failures:
+        assert all(isinstance(failure, ConflictUnresolved) for failure in failures)
+        assert world.history.is_dead(world.vector), (
+            f"gave up at {world.vector} of {world.history} though one could go on"
+        )
+    else:
+        assert not world.unfinished()
+        assert world.database.rows == world.history.union(world.history.end)
+
+
+def time_out_everywhere(history: History, settings: Settings, dead: set[Vector], tally: Tally) -> None:
+    """Play into each dead vector and check that it ends in a clear time-out with the target unchanged."""
+    for vector in dead:
+        world = lead_to(history, settings, vector)
+        finish(world)
+        assert_ends_well(world)
+        assert world.vector == vector
+        assert any(stream.failure for stream in world.streams.values())
+        tally.dead_ends += 1
+
+
+def lead_to(history: History, settings: Settings, vector: Vector) -> World:
+    """Return a world that single steps have brought to a vector."""
+    route: dict[Vector, tuple[int, ...]] = {history.start: ()}
+    queue = deque([history.start])
+    while queue and vector not in route:
+        current = queue.popleft()
+        for following in history.following(current):
+            if following not in route:
+                moved = next(i for i, (a, b) in enumerate(zip(current, following, strict=True)) if a != b)
+                route[following] = (*route[current], moved)
+                queue.append(following)
+    world = World(history, Settings(batch=1, chunk=settings.chunk, timeout_seconds=settings.timeout_seconds))
+    names = list(world.streams)
+    for stream in route[vector]:
+        before: Any = world.vector
+        while world.vector == before:
+            world.step(names[stream])
+    return world

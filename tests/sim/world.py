@@ -1,0 +1,275 @@
+"""The world of the simulator: real players between simulated sources and a simulated target, without threads.
+
+Knows: how a supervisor treats its players (who runs next is the schedule's business), and what must hold after every
+single step. Never knows: why a schedule is as it is. Used by the searches and the named cases.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.sim.database import SimDatabase, Snapshot
+from tests.sim.ends import Fault, SimClock, SimSource, SimTarget
+from tests.sim.history import History, Vector
+from tests.sim.rows import encode
+
+from vmerge.board import Board, StreamProgress
+from vmerge.core.conflict import Await, Clear, Isolating, Limits, Waiting
+from vmerge.core.events import Transaction
+from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.states import Phase, StreamState
+from vmerge.errors import ConflictUnresolved, Verdict, VmergeError
+from vmerge.player import Player
+from vmerge.reporting import Reporter
+
+
+class SimBoard(Board):
+    """A board that can be taken back to an earlier moment."""
+
+    def save(self) -> tuple[dict[str, StreamProgress], dict[str, int]]:
+        """Return everything, for ``restore``."""
+        return dict(self._streams), dict(self._versions)
+
+    def restore(self, saved: tuple[dict[str, StreamProgress], dict[str, int]]) -> None:
+        """Go back to what was saved."""
+        streams, versions = saved
+        self._streams, self._versions = dict(streams), dict(versions)
+
+
+@dataclass
+class SimStream:
+    """One stream of the world."""
+
+    name: str
+    source: SimSource
+    target: SimTarget
+    player: Player
+    sleep: Await | None = None
+    failure: ConflictUnresolved | None = None
+
+
+def gtid_of(stream: int, number: int) -> Gtid:
+    """Return the name of a stream's n-th transaction, counted from 1."""
+    return Gtid(bytes([stream + 1] * 16), "", number)
+
+
+def transaction_of(stream: int, number: int, changes: Sequence[Any]) -> Transaction:
+    """Return a source transaction that makes these changes."""
+    rows = [encode(change) for change in changes]
+    return Transaction(gtid_of(stream, number), number * 1_000_000, rows, sum(len(event.images) for event in rows))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the players of a world are set up."""
+
+    batch: int = 3
+    chunk: int = 100
+    calm: int = 50
+    timeout_seconds: float = 60.0
+    pause: Callable[[int], float] = field(default=lambda attempt: 0.01 * 2 ** min(attempt, 7))
+
+
+class World:
+    """Sources, players and the target of one history.
+
+    Promise: after each step everything in ``check`` held. Who wants an earlier moment back saves and restores.
+    """
+
+    def __init__(self, history: History, settings: Settings | None = None) -> None:
+        self.history = history
+        self.settings = settings or Settings()
+        self.clock = SimClock()
+        names = [chr(ord("A") + index) for index in range(len(history.streams))]
+        self.board = SimBoard(names)
+        self.database = SimDatabase(history.tables_by_name, dict.fromkeys(names, GtidSet()))
+        self.database.rows = dict(history.union(history.start) or {})
+        self.streams = {name: self._stream(index, name) for index, name in enumerate(names)}
+        self._numbers = {gtid_of(index, 0).source: index for index in range(len(names))}
+        for name in names:
+            self.board.update(name, state=StreamState.RUNNING)
+            self.streams[name].player.open()
+        self.check()
+
+    def _stream(self, index: int, name: str) -> SimStream:
+        items = [transaction_of(index, number, work) for number, work in enumerate(self.history.streams[index], 1)]
+        source = SimSource(items, self.settings.chunk)
+        target = SimTarget(self.database, name)
+        return SimStream(name, source, target, self._player(name, source, target, after_conflict=False))
+
+    def _player(self, name: str, source: SimSource, target: SimTarget, *, after_conflict: bool) -> Player:
+        settings = self.settings
+        limits = Limits(settings.batch, settings.timeout_seconds, calm_transactions=settings.calm)
+        return Player(
+            name,
+            source,
+            target,
+            self.board,
+            limits=limits,
+            clock=self.clock,
+            concerns=lambda change: True,
+            pause=settings.pause,
+            after_conflict=after_conflict,
+        )
+
+    # What a schedule may do
+
+    def step(self, name: str) -> None:
+        """Let a stream's player do one step, waiting or not: its timer may go off at any moment."""
+        stream = self.streams[name]
+        stream.sleep = None
+        try:
+            stream.sleep = stream.player.step()
+        except ConflictUnresolved as error:
+            stream.player.close()
+            stream.failure = error
+            self.board.update(name, state=StreamState.ERROR, phase=Phase.IDLE)
+        except VmergeError as error:
+            if error.verdict is not Verdict.TRANSIENT:
+                raise
+            stream.player.close()
+            self._replace(stream)
+        self.check()
+
+    def crash(self, name: str) -> None:
+        """Lose a stream's player without a word; the server rolls back, a new one begins."""
+        stream = self.streams[name]
+        self.database.rollback(name)
+        self._replace(stream)
+        self.check()
+
+    def fail(self, name: str, fault: Fault) -> bool:
+        """Let a stream do one step in which a connection breaks; return whether that step came by the place."""
+        stream = self.streams[name]
+        end = stream.source if fault is Fault.SOURCE else stream.target
+        end.fault = fault
+        self.step(name)
+        has_struck = end.fault is None
+        end.fault = None
+        return has_struck
+
+    def _replace(self, stream: SimStream) -> None:
+        stream.sleep = None
+        after_conflict = stream.player.has_conflict
+        stream.source.fault = stream.target.fault = None
+        stream.player = self._player(stream.name, stream.source, stream.target, after_conflict=after_conflict)
+        stream.player.open()
+
+    # What a schedule may ask
+
+    @property
+    def vector(self) -> Vector:
+        """How many transactions of each stream are on the target, as the checkpoints say."""
+        return tuple(self.database.checkpoints[name].count() for name in self.streams)
+
+    def is_asleep(self, name: str) -> bool:
+        """Tell whether a stream waits, its time is not over and no sibling has moved."""
+        sleep = self.streams[name].sleep
+        if sleep is None or self.clock.now >= sleep.until:
+            return False
+        return sleep.seen_version is None or self.board.siblings_of(name).version == sleep.seen_version
+
+    def is_done(self, name: str) -> bool:
+        """Tell whether all of a stream's transactions are on the target, or it gave up."""
+        index = list(self.streams).index(name)
+        is_complete = self.streams[name].player.position.count() == self.history.end[index]
+        return is_complete or self.streams[name].failure is not None
+
+    def unfinished(self) -> list[str]:
+        """Return the streams that still have something to do."""
+        return [name for name in self.streams if not self.is_done(name)]
+
+    # What always holds
+
+    def check(self) -> None:
+        """Check every promise that can be seen between two steps."""
+        vector = self.vector
+        for index, (name, stream) in enumerate(self.streams.items()):
+            checkpoint = self.database.checkpoints[name]
+            prefix = GtidSet().advanced([gtid_of(index, number + 1) for number in range(vector[index])])
+            assert checkpoint == prefix, f"{name}: the checkpoint {checkpoint} is no prefix"
+            self._check_stream(index, stream, vector)
+        assert self.database.rows == self.history.union(vector), f"DIVERGENCE at {vector}: {self.database.rows}"
+
+    def _check_stream(self, index: int, stream: SimStream, vector: Vector) -> None:
+        name = stream.name
+        progress = self.board.progress(name)
+        if stream.failure is None:
+            self._check_position(index, stream, vector[index])
+            assert progress.applied == stream.player.position, f"{name}: the board shows another position"
+        if stream.sleep is not None or stream.failure is not None:
+            assert name not in self.database.open, f"{name} waits with an open target transaction"
+        if progress.blocked is not None:
+            is_waiting = isinstance(stream.player._state, Waiting) and stream.failure is None
+            assert is_waiting, f"{name} is shown as blocked and is not"
+        if stream.sleep is not None and stream.sleep.seen_version is not None and self.is_asleep(name):
+            assert not self.history.can_step(vector, index), f"{name} sleeps at {vector} though its key is free"
+
+    def _check_position(self, index: int, stream: SimStream, stored: int) -> None:
+        position = stream.player.position
+        assert position.includes(self.database.checkpoints[stream.name]), (
+            f"{stream.name}: {position} lags its checkpoint"
+        )
+        unsaved = self.history.streams[index][stored : position.count()]
+        assert not any(unsaved), f"{stream.name}: {position} is ahead of its rows"
+
+    # Snapshots
+
+    def save(self) -> tuple[Any, ...]:
+        """Return everything but the clock's owner, for ``restore``."""
+        streams = [
+            (fork(s.player), list(s.source.rest), s.target._epoch, s.target._is_connected, s.sleep, s.failure)
+            for s in self.streams.values()
+        ]
+        return self.clock.now, self.board.save(), self.database.save(), streams
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        """Go back to what was saved; the snapshot stays usable."""
+        snapshot: Snapshot
+        self.clock.now, board, snapshot, streams = saved
+        self.board.restore(board)
+        self.database.restore(snapshot)
+        for stream, (player, rest, epoch, is_connected, sleep, failure) in zip(
+            self.streams.values(), streams, strict=True
+        ):
+            stream.player = fork(player)
+            stream.source.rest = list(rest)
+            stream.target._epoch, stream.target._is_connected = epoch, is_connected
+            stream.sleep, stream.failure = sleep, failure
+
+
+def fork(player: Player) -> Player:
+    """Return a player that goes its own way from here: what it owns is copied, its collaborators are shared."""
+    twin = Player.__new__(Player)
+    twin.__dict__.update(player.__dict__)
+    for name, value in player.__dict__.items():
+        if isinstance(value, list | deque | dict | set | Reporter):
+            setattr(twin, name, copy.copy(value))
+    return twin
+
+
+def fingerprint(world: World) -> tuple[Any, ...]:
+    """Return what the world's future depends on, with instants and counters left out.
+
+    Two moments of equal fingerprint have equal futures, apart from when a time-out comes.
+    """
+    players = []
+    for name, stream in world.streams.items():
+        player = stream.player
+        version = world.board.siblings_of(name).version
+        mode: tuple[Any, ...]
+        match player._state:
+            case Isolating(limit, calm, moved_from, locks):
+                has_moved = None if moved_from is None else moved_from != version
+                mode = ("Isolating", limit, min(calm, world.settings.calm), has_moved, locks)
+            case Clear(locks):
+                mode = ("Clear", locks)
+            case state:
+                mode = (type(state).__name__,)
+        players.append((mode, len(player._pending), len(player._in_flight), len(stream.source.rest), player._position))
+    checkpoints = tuple(world.database.checkpoints.values())
+    return checkpoints, tuple(players)

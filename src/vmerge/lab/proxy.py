@@ -1,0 +1,272 @@
+"""A TCP proxy between vmerge and a server, which breaks connections at the worst moment.
+
+Knows: bytes of two directions, and when to cut, freeze or slow them. Never knows: MySQL's protocol, except for the one
+packet that tests wait for (``COMMIT``). Used by the tests; TLS must be off where a pattern is looked for.
+
+Each connection has two threads, one a direction. Both sides of a connection are closed by whoever breaks it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Self
+
+HOST = "127.0.0.1"
+COMMIT = b"\x07\x00\x00\x00\x03COMMIT"
+"""The packet of the statement: length, number, COM_QUERY, text."""
+
+_CHUNK_BYTES = 64 * 1024
+_CONNECT_SECONDS = 5.0
+_JOIN_SECONDS = 5.0
+_FROZEN_SECONDS = 600.0
+
+
+class Moment(Enum):
+    """When a connection breaks, seen from the packet that holds a pattern."""
+
+    BEFORE = "before the server got it"
+    AFTER = "after the server answered it"
+    UNHEARD = "before the server got it, and the server does not notice"
+
+
+@dataclass
+class _Trap:
+    """Which packet breaks its connection, and how many times yet."""
+
+    pattern: bytes
+    moment: Moment
+    left: int
+
+
+class Proxy:
+    """Forwards connections to one server. Use it as a context manager; any thread may call."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._upstream = (host, port)
+        self._lock = threading.Condition()
+        self._flows = threading.Event()
+        self._flows.set()
+        self._links: set[_Link] = set()
+        self._trap: _Trap | None = None
+        self._sprung = 0
+        self._accepts = True
+        self._listener = socket.create_server((HOST, 0))
+        self._acceptor = threading.Thread(target=self._accept, name="proxy", daemon=True)
+        self._acceptor.start()
+
+    host = HOST
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._listener.getsockname()[1])
+
+    @property
+    def connections(self) -> int:
+        """How many connections pass through it now."""
+        with self._lock:
+            return len(self._links)
+
+    @property
+    def sprung(self) -> int:
+        """How many connections the traps have broken so far."""
+        with self._lock:
+            return self._sprung
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Cut everything and end the threads."""
+        with self._lock:
+            self._accepts = False
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._acceptor.join(_JOIN_SECONDS)
+        self._listener.close()
+        self._flows.set()
+        for link in self._all_links():
+            link.cut()
+            link.join()
+
+    def cut(self) -> int:
+        """Break all connections; return how many."""
+        links = self._all_links()
+        for link in links:
+            link.cut()
+        return len(links)
+
+    def refuse(self) -> None:
+        """Break all connections, and every new one at once, as if the server were down."""
+        with self._lock:
+            self._accepts = False
+        self.cut()
+
+    def accept(self) -> None:
+        """Let new connections through again."""
+        with self._lock:
+            self._accepts = True
+
+    def freeze(self) -> None:
+        """Forward nothing more; connections stay open, as when a network swallows packets."""
+        self._flows.clear()
+
+    def thaw(self) -> None:
+        """Forward what was held back, and go on."""
+        self._flows.set()
+
+    def cut_when(self, pattern: bytes, moment: Moment, times: int = 1) -> None:
+        """Break the next connections whose client sends this pattern; earlier traps are removed."""
+        with self._lock:
+            self._trap = _Trap(pattern, moment, times)
+
+    def wait_for_sprung(self, count: int, seconds: float) -> bool:
+        """Wait until the traps have broken so many connections in all; return whether they have."""
+        with self._lock:
+            return self._lock.wait_for(lambda: self._sprung >= count, seconds)
+
+    # In the threads
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            with self._lock:
+                accepts = self._accepts
+            if not accepts:
+                client.close()
+                continue
+            try:
+                server = socket.create_connection(self._upstream, _CONNECT_SECONDS)
+            except OSError:
+                client.close()
+                continue
+            server.settimeout(None)
+            for one in (client, server):
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            link = _Link(self, client, server)
+            with self._lock:
+                self._links.add(link)
+            link.start()
+
+    def _all_links(self) -> list[_Link]:
+        with self._lock:
+            return list(self._links)
+
+    def wait_to_flow(self) -> None:
+        """Block a pump while the proxy is frozen."""
+        self._flows.wait(_FROZEN_SECONDS)
+
+    def spring(self, data: bytes) -> Moment | None:
+        """Return how bytes on their way to the server break their connection, if they do."""
+        with self._lock:
+            trap = self._trap
+            if trap is None or not trap.left or trap.pattern not in data:
+                return None
+            trap.left -= 1
+            return trap.moment
+
+    def has_sprung(self) -> None:
+        """Count a connection that a trap broke; called when it is broken."""
+        with self._lock:
+            self._sprung += 1
+            self._lock.notify_all()
+
+    def forget(self, link: _Link) -> None:
+        """Let go of a connection that ended."""
+        with self._lock:
+            self._links.discard(link)
+
+
+class _Link:
+    """One connection: two sockets, two pumps. The last pump to end closes the sockets."""
+
+    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._server = server
+        self._swallows_reply = False
+        self._is_abandoned = False
+        self._pumps = [
+            threading.Thread(target=self._run, args=(pump,), name="proxy pump", daemon=True)
+            for pump in (self._to_server, self._to_client)
+        ]
+        self._lock = threading.Lock()
+        self._running = len(self._pumps)
+
+    def start(self) -> None:
+        """Begin to forward."""
+        for pump in self._pumps:
+            pump.start()
+
+    def cut(self) -> None:
+        """Break both sides."""
+        self._is_abandoned = False
+        for one in (self._client, self._server):
+            _shut(one)
+
+    def join(self) -> None:
+        """Wait for the pumps to end."""
+        for pump in self._pumps:
+            pump.join(_JOIN_SECONDS)
+
+    def _run(self, pump: Callable[[], None]) -> None:
+        try:
+            with contextlib.suppress(OSError):
+                pump()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        if not self._is_abandoned:
+            self.cut()
+        with self._lock:
+            self._running -= 1
+            if self._running:
+                return
+        self._client.close()
+        self._server.close()
+        self._proxy.forget(self)
+
+    def _to_server(self) -> None:
+        while data := self._client.recv(_CHUNK_BYTES):
+            self._proxy.wait_to_flow()
+            moment = self._proxy.spring(data)
+            if moment is None:
+                self._server.sendall(data)
+                continue
+            if moment is Moment.AFTER:
+                self._swallows_reply = True
+                self._server.sendall(data)
+                continue
+            # Abandoned: the server side stays open, and with it the session and its locks.
+            self._is_abandoned = moment is Moment.UNHEARD
+            _shut(self._client)
+            self._proxy.has_sprung()
+            return
+
+    def _to_client(self) -> None:
+        while data := self._server.recv(_CHUNK_BYTES):
+            self._proxy.wait_to_flow()
+            if self._swallows_reply:
+                self._proxy.has_sprung()
+                return
+            self._client.sendall(data)
+
+
+def _shut(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)

@@ -17,42 +17,36 @@ set, so it may have that hole, and after a restart the source sends the prepared
 
 from __future__ import annotations
 
-import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from zlib import crc32
 
 from vmerge.core import event_types
 from vmerge.core.event_types import CHECKSUM_LENGTH, CHECKSUM_RESIDUE, HEADER_LENGTH
 from vmerge.core.events import Heartbeat, RowsEvent, SchemaChange, SourceItem, TableMap, Transaction
-from vmerge.core.payload import split_events
-from vmerge.core.position import Gtid
+from vmerge.core.payload import Decompress, split_events
+from vmerge.core.position import LAST_NUMBER, Gtid
+from vmerge.core.query import FIXED_BYTES, FIXED_PART, Query, read_query
+from vmerge.core.row_store import RowStore
 from vmerge.core.rows_shapes import TableEntry
 from vmerge.core.table_map import read_table_map
 from vmerge.core.tagged_gtid import read_tagged_gtid
-from vmerge.errors import CorruptEvent, UnsupportedEvent, VmergeError
+from vmerge.core.xa import PreparedTransactions, XaStatement, read_xa
+from vmerge.errors import CorruptEvent, UnsupportedEvent
 
 _GTID = Struct("<16sq17xQ")
 """Behind the flags: source uuid, number, logical clock (skipped), commit time in the low 55 bits of 8 bytes."""
 
-_QUERY = Struct("<8xBxxH")
-"""Thread and seconds (skipped), length of the database's name, error (skipped), length of the status variables."""
-
 _COMMIT_TIME_MASK = (1 << 55) - 1
 
-_XA = re.compile(rb"XA\s+(START|BEGIN|END|COMMIT|ROLLBACK)\s+(.*?)(\s+ONE\s+PHASE)?\s*$", re.IGNORECASE | re.DOTALL)
+_FORMAT_VERSION = b"\x04\x00"
+_HEADER_LENGTH_AT = HEADER_LENGTH + 56
+"""Where a format description tells the length of event headers."""
 
-
-class RowStore(Protocol):
-    """Where the rows of a transaction go that is too large for memory: filled once, walked any number of times."""
-
-    def extend(self, rows: Sequence[RowsEvent]) -> None:
-        """Append rows."""
-
-    def __iter__(self) -> Iterator[RowsEvent]:
-        """Walk the rows from the first on."""
+_MANY_TABLE_MAPS = 10_000
+"""Kept at most: a source with more tables than it can keep open gives them new numbers all the time."""
 
 
 class Surroundings(NamedTuple):
@@ -61,7 +55,7 @@ class Surroundings(NamedTuple):
     wants: Callable[[TableMap], bool]
     """Whether rows of this table are to be kept; asked once a shape."""
     open_store: Callable[[], RowStore]
-    decompress: Callable[[bytes], Iterable[bytes]]
+    decompress: Decompress
     """Zstandard bytes → the uncompressed bytes, in pieces."""
     spool_above_bytes: int
     """A transaction with more bytes of row images than this goes to a store."""
@@ -71,7 +65,8 @@ class BinlogDecoder:
     """Turns the events of one dump, in order, into whole transactions, schema changes and heartbeats.
 
     Promise: every event is accounted for: its checksum is verified; its type is handled, ignored on purpose or
-    raises. Rows of wanted tables are never left out. Owner: the thread of the stream that reads the dump.
+    raises. Rows of wanted tables are never left out. After an error it is of no further use. Owner: the thread of the
+    stream that reads the dump.
     """
 
     def __init__(self, surroundings: Surroundings) -> None:
@@ -83,7 +78,8 @@ class BinlogDecoder:
         """None until the first format description."""
         self._end: int | None = None
         """Where the content of the event at hand ends: a slice's end."""
-        self._prepared: dict[bytes, Transaction] = {}
+        self._last_event = b""
+        self._prepared = PreparedTransactions(surroundings.open_store, surroundings.spool_above_bytes)
         self._tables: dict[bytes, TableEntry] = {}
         self._entries: dict[bytes, TableEntry] = {}
         self._last_table_map = b""
@@ -92,9 +88,12 @@ class BinlogDecoder:
         self._committed_at = 0
         self._is_begun = False
         self._rows: list[RowsEvent] = []
-        self._store: RowStore | None = None
         self._byte_count = 0
         self._xid = b""
+        self._is_plain = True
+        """Whether the next two are None, as for nearly all transactions."""
+        self._store: RowStore | None = None
+        self._created: Query | None = None
 
     def decode(self, events: Iterable[bytes]) -> Iterator[SourceItem]:
         """Take events as the source sent them; yield what they complete.
@@ -103,24 +102,32 @@ class BinlogDecoder:
             CorruptEvent: checksum, size or content is wrong.
             UnsupportedEvent: the event cannot be carried exactly.
         """
-        handlers = self._handlers
+        handlers, refuse_unknown = self._handlers, self._refuse_unknown
         for event in events:
             try:
                 if not self._is_checksummed or crc32(event) != CHECKSUM_RESIDUE:
                     self._find_end(event)
-                item = handlers.get(event[4], self._refuse_unknown)(event)
+                item = handlers.get(event[4], refuse_unknown)(event)
             except (IndexError, ValueError, struct.error) as error:
                 raise CorruptEvent(f"an event cannot be read, {self._where(event)}: {error}") from error
+            self._last_event = event
             if item is not None:
                 yield item
 
     def _find_end(self, event: bytes) -> None:
         """Set where the content of an event ends that has no checksum, or need not have one, or has a wrong one."""
-        if self._is_checksummed and event[4] != event_types.FORMAT_DESCRIPTION:
+        if len(event) < HEADER_LENGTH or int.from_bytes(event[9:13], "little") != len(event):
+            raise CorruptEvent(f"an event has another size than it says, {self._where(event)}")
+        if event[4] == event_types.FORMAT_DESCRIPTION:
+            return  # it says itself, and is checked there
+        if self._is_checksummed:
             raise CorruptEvent(f"the checksum of an event is wrong, {self._where(event)}")
-        # Before the first format description nothing says whether there are checksums: there are if one fits.
-        fits = self._is_checksummed is None and crc32(event) == CHECKSUM_RESIDUE
-        self._end = -CHECKSUM_LENGTH if fits else None
+        self._end = None
+        if self._is_checksummed is None:
+            if event[4] not in event_types.BEFORE_FORMAT:
+                raise CorruptEvent(f"an event comes before the format description, {self._where(event)}")
+            # Nothing says yet whether there are checksums: there are if one fits.
+            self._end = -CHECKSUM_LENGTH if crc32(event) == CHECKSUM_RESIDUE else None
 
     def _make_handlers(self) -> dict[int, Callable[[bytes], SourceItem | None]]:
         return {
@@ -159,20 +166,33 @@ class BinlogDecoder:
         self._open(event, gtid, committed_at)
 
     def _open(self, event: bytes, gtid: Gtid, committed_at: int) -> None:
-        if self._gtid is not None:
+        if self._gtid is not None or not 0 < gtid.number <= LAST_NUMBER:
             raise CorruptEvent(f"transaction {gtid} begins {self._where(event)}")
         self._gtid = gtid
         self._committed_at = committed_at
         self._is_begun = False
         self._rows = []
         self._byte_count = 0
+        if len(self._entries) > _MANY_TABLE_MAPS:
+            self._forget_tables()
+            self._entries.clear()
 
-    def _commit(self, event: bytes) -> Transaction:
+    def _commit(self, event: bytes) -> SourceItem:
         gtid = self._gtid or self._current(event)
         self._gtid = None
-        if self._store is None:
+        if self._is_plain:
             return Transaction(gtid, self._committed_at, self._rows, self._byte_count)
-        store, self._store = self._store, None
+        return self._commit_special(gtid)
+
+    def _commit_special(self, gtid: Gtid) -> SourceItem:
+        """Complete a transaction that is spooled, or that creates a table together with its rows."""
+        store, created = self._store, self._created
+        self._store = self._created = None
+        self._is_plain = True
+        if created is not None and not self._byte_count:
+            return SchemaChange(gtid, self._committed_at, created.database, created.text)
+        if store is None:
+            return Transaction(gtid, self._committed_at, self._rows, self._byte_count)
         store.extend(self._rows)
         return Transaction(gtid, self._committed_at, store, self._byte_count)
 
@@ -198,6 +218,11 @@ class BinlogDecoder:
         self._entries[body] = entry
         return entry
 
+    def _forget_tables(self) -> None:
+        """Forget which number is which table: numbers begin anew in a file that follows a crash."""
+        self._tables.clear()
+        self._last_table_map = b""
+
     def _read_rows(self, event: bytes) -> None:
         entry = self._tables.get(event[HEADER_LENGTH : HEADER_LENGTH + 6])
         if entry is None or self._gtid is None:
@@ -213,98 +238,120 @@ class BinlogDecoder:
     def _spool(self) -> None:
         if self._store is None:
             self._store = self._surroundings.open_store()
+            self._is_plain = False
         self._store.extend(self._rows)
         self._rows = []
 
     # Statements
 
     def _query(self, event: bytes) -> SourceItem | None:
-        name_length, status_length = _QUERY.unpack_from(event, HEADER_LENGTH)
-        start = HEADER_LENGTH + 13 + status_length
-        statement = event[start + name_length + 1 : self._end]
-        if statement == b"BEGIN":
+        name_length, status_length = FIXED_PART.unpack_from(event, HEADER_LENGTH)
+        start = HEADER_LENGTH + FIXED_BYTES + status_length + name_length + 1
+        if event[start : self._end] == b"BEGIN":
             self._is_begun = True
             return None
-        database = event[start : start + name_length].decode("utf-8", "backslashreplace")
-        return self._statement(event, database, statement)
+        return self._statement(event, self._current(event), read_query(event, self._end))
 
-    def _statement(self, event: bytes, database: str, statement: bytes) -> SourceItem | None:
-        gtid = self._current(event)
-        word = statement[:16].lstrip().upper()
-        if word.startswith(b"XA"):
-            return self._xa(event, gtid, statement)
+    def _statement(self, event: bytes, gtid: Gtid, query: Query) -> SourceItem | None:
+        word = query.first_word
+        if word == "XA":
+            return self._xa(event, gtid, query)
         if not self._is_begun:
-            self._gtid = None
-            return SchemaChange(gtid, self._committed_at, database, statement.decode("utf-8", "backslashreplace"))
-        if word == b"COMMIT" or (word == b"ROLLBACK" and not self._byte_count):
+            return self._schema_change(event, gtid, query)
+        if query.statement == b"COMMIT" or (query.statement == b"ROLLBACK" and not self._byte_count):
             return self._commit(event)
-        if word.startswith(b"SAVEPOINT"):
+        if word == "SAVEPOINT":
             return None  # what was rolled back to it is not in the binlog
-        raise _unsupported_statement(gtid, statement)
+        if query.creates_with_rows:
+            # The rows count, and whether the target's table fits them is proven like for all others.
+            self._created = query
+            self._is_plain = False
+            return None
+        raise unsupported_statement(gtid, word)
+
+    def _schema_change(self, event: bytes, gtid: Gtid, query: Query) -> SchemaChange:
+        if self._byte_count:
+            raise CorruptEvent(f"rows come without a BEGIN, {self._where(event)}")
+        self._gtid = None
+        return SchemaChange(gtid, self._committed_at, query.database, query.text)
 
     # XA: see the position rule at the top.
 
-    def _xa(self, event: bytes, gtid: Gtid, statement: bytes) -> SourceItem | None:
-        match = _XA.match(statement)
-        if match is None:
-            raise _unsupported_statement(gtid, statement)
-        verb, xid = match[1].upper(), match[2]
-        if verb in (b"START", b"BEGIN"):
+    def _xa(self, event: bytes, gtid: Gtid, query: Query) -> SourceItem | None:
+        statement = read_xa(query.statement)
+        if statement is None:
+            raise unsupported_statement(gtid, query.first_word)
+        if statement.verb == "START":
             self._is_begun = True
-            self._xid = xid
+            self._xid = statement.xid
             return None
-        if verb == b"END":
+        if statement.verb == "END":
             return None
-        return self._end_xa(event, verb, xid)
+        return self._end_xa(event, statement)
 
-    def _end_xa(self, event: bytes, verb: bytes, xid: bytes) -> Transaction:
+    def _end_xa(self, event: bytes, statement: XaStatement) -> SourceItem:
         ending = self._commit(event)
-        prepared = self._prepared.pop(xid, None)
+        prepared = self._prepared.take(statement.xid)
+        if not isinstance(ending, Transaction) or ending.byte_count:
+            raise CorruptEvent(f"the end of an XA transaction holds more than that, {self._where(event)}")
+        if statement.verb == "ROLLBACK":
+            # What was prepared before the start position is not known here, and need not be.
+            return ending if prepared is None else ending._replace(prepared=prepared.gtid)
         if prepared is None:
             raise UnsupportedEvent(
                 f"transaction {ending.gtid} ends an XA transaction that was prepared before the start position",
                 hint="Start the stream from a position before that XA PREPARE.",
             )
-        if verb == b"ROLLBACK":
-            return ending._replace(prepared=prepared.gtid)
         return ending._replace(rows=prepared.rows, byte_count=prepared.byte_count, prepared=prepared.gtid)
 
-    def _prepare(self, event: bytes) -> Transaction | None:
+    def _prepare(self, event: bytes) -> SourceItem | None:
+        xid, self._xid = self._xid, b""
         transaction = self._commit(event)
+        if not xid or not isinstance(transaction, Transaction):
+            raise CorruptEvent(f"an XA PREPARE stands alone, {self._where(event)}")
         if event[HEADER_LENGTH]:  # one phase: this is the commit
             return transaction
-        self._prepared[self._xid] = transaction
+        self._prepared.add(xid, transaction)
         return None
 
     # The stream itself
 
     def _payload(self, event: bytes) -> SourceItem | None:
+        self._current(event)
         result: SourceItem | None = None
-        body = event[HEADER_LENGTH : self._end]
         outer_end, self._end = self._end, None  # the events inside have no checksums
-        for inner in split_events(body, self._surroundings.decompress):
+        for inner in split_events(memoryview(event)[HEADER_LENGTH:outer_end], self._surroundings.decompress):
+            if result is not None or inner[4] in event_types.NEVER_INSIDE_PAYLOAD:
+                raise CorruptEvent(f"a compressed transaction holds what does not belong there, {self._where(event)}")
             result = self._handlers.get(inner[4], self._refuse_unknown)(inner)
         self._end = outer_end
         return result
 
     def _describe_format(self, event: bytes) -> None:
-        # The event ends with the checksum algorithm of the events behind it and, in every case, four bytes of checksum.
+        if self._gtid is not None or event[19:21] != _FORMAT_VERSION or event[_HEADER_LENGTH_AT] != HEADER_LENGTH:
+            raise CorruptEvent(f"a format description is not understood or out of place, {self._where(event)}")
+        # The event ends with the checksum algorithm of the events behind it and, in every case, four bytes of
+        # checksum. Without an algorithm these are not to be relied on; but they must not prove that there was one.
         algorithm = event[-CHECKSUM_LENGTH - 1]
         if algorithm > 1:
             raise UnsupportedEvent(f"the source's checksum algorithm {algorithm} is not known here")
-        if algorithm == 1 and crc32(event) != CHECKSUM_RESIDUE:
+        claimed = event[: -CHECKSUM_LENGTH - 1] + b"\x01" + event[-CHECKSUM_LENGTH:]
+        if (crc32(claimed) == CHECKSUM_RESIDUE) != (algorithm == 1):
             raise CorruptEvent(f"the checksum of the format description is wrong, {self._where(event)}")
         self._is_checksummed = algorithm == 1
         self._end = -CHECKSUM_LENGTH if self._is_checksummed else None
-        # Numbers of tables begin anew in a file that follows a crash.
-        self._tables.clear()
-        self._last_table_map = b""
+        self._forget_tables()
 
     def _rotate(self, event: bytes) -> None:
         self._file = event[HEADER_LENGTH + 8 : self._end].decode("utf-8", "backslashreplace")
 
     def _heartbeat(self, event: bytes) -> Heartbeat | None:
-        return Heartbeat() if self._gtid is None else None
+        """A source at its head repeats the position of what it sent last.
+
+        While it skips what we have already, its heartbeats tell how far it has come: those say nothing.
+        """
+        is_at_head = self._gtid is None and event[13:17] == self._last_event[13:17]
+        return Heartbeat() if is_at_head else None
 
     def _ignore(self, event: bytes) -> None:
         """Ignored on purpose: see ``event_types.IGNORED``."""
@@ -338,9 +385,13 @@ class BinlogDecoder:
         )
 
 
-def _unsupported_statement(gtid: Gtid, statement: bytes) -> VmergeError:
-    """Name the statement by its first word only: its text may hold row values."""
-    word = (statement.split(None, 1) or [b"?"])[0][:16].decode("ascii", "replace").upper()
+def unsupported_statement(gtid: Gtid, word: str) -> UnsupportedEvent:
+    """Name a statement by its first word only: its text may hold row values."""
+    if word == "ROLLBACK":
+        return UnsupportedEvent(
+            f"transaction {gtid} was rolled back in part, and what is left of it cannot be told",
+            hint="Do not mix storage engines in one transaction. The source's binlog has it.",
+        )
     return UnsupportedEvent(
         f"transaction {gtid} holds a statement ({word}) where rows are needed",
         hint="Set binlog_format=ROW on the source, in every session too. The source's binlog has the statement.",

@@ -20,6 +20,8 @@ IGNORABLE_FLAG = 0x80
 STATEMENT_END_FLAG = 0x01
 NO_FOREIGN_KEY_CHECKS_FLAG = 0x02
 RELAXED_UNIQUE_CHECKS_FLAG = 0x04
+KNOWN_ROWS_FLAGS = 0x1F
+"""Also 0x08, complete rows, and 0x10, foreign keys acted on above the storage engine (since 9.6)."""
 
 QUERY = 2
 STOP = 3
@@ -76,3 +78,23 @@ IGNORED = (
     TRANSACTION_CONTEXT,
     VIEW_CHANGE,
 )
+
+BEFORE_FORMAT = frozenset({ROTATE, HEARTBEAT, HEARTBEAT_V2})
+"""What a source may send before the first format description."""
+
+NEVER_INSIDE_PAYLOAD = frozenset(
+    {
+        ROTATE,
+        STOP,
+        FORMAT_DESCRIPTION,
+        INCIDENT,
+        HEARTBEAT,
+        HEARTBEAT_V2,
+        GTID,
+        GTID_TAGGED,
+        ANONYMOUS_GTID,
+        PREVIOUS_GTIDS,
+        TRANSACTION_PAYLOAD,
+    }
+)
+"""What belongs to the stream, not to a transaction."""

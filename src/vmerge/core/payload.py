@@ -13,11 +13,16 @@ from vmerge.core.event_types import HEADER_LENGTH
 from vmerge.core.table_map import read_length
 from vmerge.errors import CorruptEvent, UnsupportedEvent
 
-_END, _SIZE, _COMPRESSION = 0, 1, 2
+Decompress = Callable[[bytes | memoryview], Iterable[bytes]]
+
+_END, _SIZE, _COMPRESSION, _UNCOMPRESSED_SIZE = 0, 1, 2, 3
 _ZSTD, _UNCOMPRESSED = 0, 255
 
+_HEADER_BYTES = 100
+"""More than the fields in front of a payload take."""
 
-def split_events(body: bytes, decompress: Callable[[bytes], Iterable[bytes]]) -> Iterator[bytes]:
+
+def split_events(body: bytes | memoryview, decompress: Decompress) -> Iterator[bytes]:
     """Yield the events inside a payload event's body, whole and one by one; they have no checksums.
 
     The uncompressed bytes are never held together: memory stays bounded by the largest event inside.
@@ -26,10 +31,22 @@ def split_events(body: bytes, decompress: Callable[[bytes], Iterable[bytes]]) ->
         CorruptEvent: the payload is cut, or an event inside it is.
         UnsupportedEvent: a compression this version does not know.
     """
-    compression, compressed = _read_header(body)
+    fields = _read_header(bytes(body[:_HEADER_BYTES]))
+    payload = body[fields[_END] :]
+    compression = fields.get(_COMPRESSION, _ZSTD)
     if compression not in (_ZSTD, _UNCOMPRESSED):
         raise UnsupportedEvent(f"a transaction is compressed with method {compression}, which is not known here")
-    pieces = decompress(compressed) if compression == _ZSTD else (compressed,)
+    if len(payload) != fields.get(_SIZE, len(payload)):
+        raise CorruptEvent("a compressed transaction has another size than it says")
+    size = 0
+    for event in _frame(decompress(payload) if compression == _ZSTD else (payload,)):
+        size += len(event)
+        yield event
+    if size != fields.get(_UNCOMPRESSED_SIZE, size):
+        raise CorruptEvent("a compressed transaction holds more or less than it says")
+
+
+def _frame(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
     rest = bytearray()
     for piece in pieces:
         rest += piece
@@ -47,18 +64,20 @@ def split_events(body: bytes, decompress: Callable[[bytes], Iterable[bytes]]) ->
         raise CorruptEvent("a compressed transaction ends within an event")
 
 
-def _read_header(body: bytes) -> tuple[int, bytes]:
-    """Read the fields in front of the payload: type, length and value of each, closed by a zero."""
+def _read_header(start: bytes) -> dict[int, int]:
+    """Read the fields in front of the payload: type, length and value of each, closed by a zero.
+
+    Return their values; that of the closing one is where the payload begins.
+    """
     offset = 0
-    compression = _ZSTD
+    fields: dict[int, int] = {}
     try:
         while True:
-            field, offset = read_length(body, offset)
+            field, offset = read_length(start, offset)
             if field == _END:
-                return compression, body[offset:]
-            size, offset = read_length(body, offset)
-            if field == _COMPRESSION:
-                compression, _ = read_length(body, offset)
+                return {**fields, _END: offset}
+            size, offset = read_length(start, offset)
+            fields[field], _ = read_length(start, offset)
             offset += size
     except IndexError as error:
         raise CorruptEvent("the header of a compressed transaction is cut") from error

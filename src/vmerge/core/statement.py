@@ -10,9 +10,10 @@ without their table map end mysqld 9.7.4 with a segmentation fault. So every pie
 table maps of all its tables, then its rows events, of which the last one and only the last one has the end-of-statement
 flag. Nothing goes on from one piece to the next, however large the transaction is.
 
-Within a group a table stands once, in one shape, and all rows share the foreign-key flag, because the server takes
-tables and that flag from the start of a statement. Neighbouring rows events of one shape are joined into one. The
-order of the rows is always the source's. Checksums are made anew, as lengths, names and flags have changed.
+Within a group a table stands once, in one shape, and all rows share their flags (how foreign keys are treated is one),
+because the server takes tables and flags from the start of a statement. Neighbouring rows events of one shape are
+joined into one. The order of the rows is always the source's. Checksums are made anew, as lengths, names and flags
+have changed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from zlib import crc32
 
-from vmerge.core.event_types import FORMAT_DESCRIPTION, NO_FOREIGN_KEY_CHECKS_FLAG, STATEMENT_END_FLAG, TABLE_MAP
+from vmerge.core.event_types import FORMAT_DESCRIPTION, STATEMENT_END_FLAG, TABLE_MAP
 from vmerge.core.events import RowsEvent, RowsShape, TableMap
 
 _HEADER = Struct("<IBIIIH")
@@ -29,6 +30,14 @@ _HEADER = Struct("<IBIIIH")
 
 _OVERHEAD_BYTES = _HEADER.size + 4
 _NO_EXTRA_DATA = (2).to_bytes(2, "little")
+_ROWS_HEAD_BYTES = 10
+"""Table number, flags, extra data."""
+_MAP_HEAD_BYTES = 8
+_NAME_BYTES = 2
+"""A name's length and its zero."""
+
+_MANY_TABLES = 10_000
+"""Remembered at most: a source may create tables for ever."""
 
 TargetName = tuple[str, str]
 """Database and table on the target."""
@@ -58,12 +67,12 @@ def with_checksum(event: bytes) -> bytes:
 class _Group:
     """Table maps and rows events of one piece, in the making."""
 
-    __slots__ = ("events", "foreign_keys", "size", "tables")
+    __slots__ = ("events", "flags", "size", "tables")
 
     def __init__(self) -> None:
         self.tables: dict[TargetName, TableMap] = {}
         self.events: list[tuple[RowsShape, list[bytes]]] = []
-        self.foreign_keys: int | None = None
+        self.flags = 0
         self.size = 0
 
 
@@ -71,7 +80,7 @@ class StatementBuilder:
     """Builds BINLOG pieces for one stream.
 
     Promise: the shape above, for every input. Invariant: a piece is larger than ``limit_bytes`` only when a single
-    rows event is. Owner: the stream's thread (it caches what it encodes).
+    rows event with its table map is. Owner: the stream's thread (it caches what it encodes).
     """
 
     def __init__(self, target_name: TargetNames, limit_bytes: int, server_id: int) -> None:
@@ -86,6 +95,9 @@ class StatementBuilder:
 
         ``seconds`` is the time stamped on the events: the source's commit time, since 1970.
         """
+        if len(self._names) > _MANY_TABLES:
+            self._names.clear()
+            self._numbers.clear()
         group = _Group()
         last: RowsShape | None = None
         images: list[bytes] = []
@@ -107,18 +119,28 @@ class StatementBuilder:
     def _fits(self, group: _Group, shape: RowsShape, size: int) -> bool:
         if not group.events:
             return True
-        if group.size + size + _OVERHEAD_BYTES > self._limit_bytes:
-            return False
-        if group.foreign_keys != shape.flags & NO_FOREIGN_KEY_CHECKS_FLAG:
+        if group.flags != shape.flags:
             return False
         table = shape.table
-        return group.tables.get(self._name(table), table) is table
+        known = group.tables.get(self._name(table))
+        if known is None:
+            size += self._map_size(table)
+        elif known is not table:
+            return False
+        return group.size + size + _OVERHEAD_BYTES + _ROWS_HEAD_BYTES + len(shape.columns) <= self._limit_bytes
 
     def _add(self, group: _Group, shape: RowsShape, images: list[bytes]) -> None:
-        group.foreign_keys = shape.flags & NO_FOREIGN_KEY_CHECKS_FLAG
-        group.tables[self._name(shape.table)] = shape.table
+        name = self._name(shape.table)
+        if name not in group.tables:
+            group.tables[name] = shape.table
+            group.size += self._map_size(shape.table)
+        group.flags = shape.flags
         group.events.append((shape, images))
-        group.size += len(images[0]) + _OVERHEAD_BYTES + len(shape.columns)
+        group.size += len(images[0]) + _OVERHEAD_BYTES + _ROWS_HEAD_BYTES + len(shape.columns)
+
+    def _map_size(self, table: TableMap) -> int:
+        names = sum(len(name.encode("utf-8")) + _NAME_BYTES for name in self._name(table))
+        return _OVERHEAD_BYTES + _MAP_HEAD_BYTES + names + len(table.tail)
 
     def _name(self, table: TableMap) -> TargetName:
         name = self._names.get(table)

@@ -7,12 +7,18 @@ Used by ``core/binlog.py``. Source: mysql-server, libs/mysql/serialization (vari
 
 from __future__ import annotations
 
+import re
+
 from vmerge.core.position import Gtid
-from vmerge.errors import CorruptEvent
+from vmerge.errors import CorruptEvent, UnsupportedEvent
 
 _FLAGS, _SOURCE, _NUMBER, _TAG = 0, 1, 2, 3
 _LAST_COMMITTED, _SEQUENCE_NUMBER = 4, 5
 _COMMIT_TIME = 6
+_LAST_KNOWN = 11
+"""The fields behind the commit time: its value at the origin, sizes, versions, a ticket. None of them matters here."""
+
+_TAG_TEXT = re.compile(r"[a-z_][a-z0-9_]{0,31}", re.ASCII)
 
 
 def read_varlen(data: bytes, offset: int) -> tuple[int, int]:
@@ -36,11 +42,15 @@ def read_tagged_gtid(body: bytes) -> tuple[Gtid, int]:
     """Read the body behind the common header; return the GTID and the commit time in microseconds.
 
     Raises:
-        CorruptEvent: the body is cut, or has no source or number.
+        CorruptEvent: the body is cut, or has no source, tag or number.
+        UnsupportedEvent: it has a field that must not be ignored and is not known here.
     """
     offset = 0
-    for _ in range(3):  # format version, size of the message, last field that must not be ignored
-        _, offset = read_varlen(body, offset)
+    must_know = 0
+    for _ in range(3):  # format version, size of the message, one more than the last field that must not be ignored
+        must_know, offset = read_varlen(body, offset)
+    if must_know > _LAST_KNOWN + 1:
+        raise UnsupportedEvent("the source writes tagged GTIDs in a form that is not known here")
     source = b""
     tag = ""
     number = committed_at = 0
@@ -50,7 +60,7 @@ def read_tagged_gtid(body: bytes) -> tuple[Gtid, int]:
             source, offset = _read_source(body, offset)
         elif field == _TAG:
             size, offset = read_varlen(body, offset)
-            tag, offset = body[offset : offset + size].decode("ascii"), offset + size
+            tag, offset = body[offset : offset + size].decode("latin-1"), offset + size
         elif field > _COMMIT_TIME:
             break
         else:
@@ -59,7 +69,7 @@ def read_tagged_gtid(body: bytes) -> tuple[Gtid, int]:
                 number = value >> 1  # signed: the sign is the lowest bit, and a GTID's number is positive
             elif field == _COMMIT_TIME:
                 committed_at = value
-    if len(source) != 16 or number < 1:
+    if len(source) != 16 or number < 1 or not _TAG_TEXT.fullmatch(tag):
         raise CorruptEvent("a tagged GTID event names no transaction")
     return Gtid(source, tag, number), committed_at
 
@@ -70,4 +80,6 @@ def _read_source(body: bytes, offset: int) -> tuple[bytes, int]:
     for _ in range(16):
         part, offset = read_varlen(body, offset)
         parts.append(part)
+    if max(parts) > 255:
+        raise CorruptEvent("the source of a tagged GTID event is no uuid")
     return bytes(parts), offset

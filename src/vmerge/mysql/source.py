@@ -116,19 +116,19 @@ class DumpSource:
 
         Raises:
             SourceLost: the connection is gone, or silent for too long.
-            CorruptEvent, UnsupportedEvent: see ``BinlogDecoder.feed``.
+            CorruptEvent, UnsupportedEvent: see ``BinlogDecoder.decode``.
+            SpoolFailed: a large transaction finds no room.
         """
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        if self._failure is not None:
+            raise self._failure
         items: list[SourceItem] = []
         try:
             items.extend(self._decoder.decode(self._events(self._receive())))
         except VmergeError as error:
-            # What was complete before it is not lost with it.
+            # What was complete before it is not lost with it. What is behind it would follow a gap: only open() helps.
+            self._failure = error
             if not items:
                 raise
-            self._failure = error
         return items
 
     def _events(self, chunk: bytes) -> Iterator[bytes]:
@@ -139,18 +139,19 @@ class DumpSource:
 
     def _receive(self) -> bytes:
         """Return the bytes that are there, or wait for some; a TLS connection gives at most 16 KiB at a time."""
-        if self._socket is None:
+        sock = self._socket
+        if sock is None:
             raise SourceLost(f"{self._endpoint} is not connected")
         pieces: list[bytes] = []
         size = 0
         try:
-            while size < _CHUNK_BYTES and (not pieces or _has_more(self._socket)):
-                piece = self._socket.recv(_CHUNK_BYTES)
+            while size < _CHUNK_BYTES and (not pieces or _has_more(sock)):
+                piece = sock.recv(_CHUNK_BYTES)
                 if not piece:
                     break
                 pieces.append(piece)
                 size += len(piece)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError) as error:  # ValueError: closed by another thread
             raise SourceLost(f"reading the binlog of {self._endpoint}: {error}") from error
         if not pieces:
             raise SourceLost(f"{self._endpoint} closed the connection")
@@ -166,9 +167,11 @@ class DumpSource:
 
     def interrupt(self) -> None:
         """Break a read that hangs, from another thread; the read raises ``SourceLost``."""
-        if self._socket is not None:
+        sock = self._socket
+        if sock is not None:
             with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+                # Past TLS, whose own shutdown would take the session away from the thread that reads.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection, if there is one."""
@@ -198,8 +201,9 @@ def _positions(connection: Connection[Any]) -> tuple[GtidSet, GtidSet]:
 def _has_more(sock: socket.socket) -> bool:
     if isinstance(sock, ssl.SSLSocket) and sock.pending():
         return True
-    readable, _, _ = select.select([sock], [], [], 0)
-    return bool(readable)
+    poll = select.poll()  # unlike select it takes descriptors above 1023
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class _Packets:
@@ -213,6 +217,8 @@ class _Packets:
         self._pieces: list[bytes] = []
         self._missing = 0
         self._large: list[bytes] = []
+        self._status = 0
+        """The first byte of what is in ``_large``."""
 
     def cut(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
         """Yield the packets that ``chunk`` completes: the first byte of the payload (its status), and the rest."""
@@ -236,12 +242,22 @@ class _Packets:
             if not is_full and not self._large:
                 yield status, chunk[start:offset]
                 continue
-            self._large.append(chunk[start - 1 : offset])
-            if not is_full:
-                whole = b"".join(self._large)
-                self._large.clear()
-                yield whole[0], whole[1:]
+            yield from self._join(chunk[start - 1 : offset], is_full)
+        if self._large and chunk[offset : offset + 3] == b"\0\0\0" and len(chunk) == offset + 4:
+            # The empty packet behind a payload of exactly the full size, with nothing behind it yet.
+            yield from self._join(b"", False)
+            offset += 4
         self._keep(chunk[offset:])
+
+    def _join(self, payload: bytes, is_full: bool) -> Iterator[tuple[int, bytes]]:
+        if self._large:
+            self._large.append(payload)
+        else:
+            self._status = payload[0]
+            self._large.append(payload[1:])
+        if not is_full:
+            whole, self._large = b"".join(self._large), []
+            yield self._status, whole
 
     def _keep(self, rest: bytes) -> None:
         self._missing = 0
@@ -252,14 +268,14 @@ class _Packets:
         self._missing = needed - len(rest)
 
 
-def decompress(compressed: bytes) -> Iterable[bytes]:
-    """Yield the content of a zstandard frame in pieces of bounded size.
+def decompress(compressed: bytes | memoryview) -> Iterable[bytes]:
+    """Yield the content of zstandard frames in pieces of bounded size.
 
     Raises:
-        CorruptEvent: the bytes are no such frame.
+        CorruptEvent: the bytes are no such frames.
     """
     try:
-        with zstandard.ZstdDecompressor().stream_reader(compressed) as reader:
+        with zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True) as reader:
             while piece := reader.read(_CHUNK_BYTES):
                 yield piece
     except zstandard.ZstdError as error:

@@ -1,13 +1,19 @@
 """Errors of servers and of the network, classed once.
 
-Knows: which error number of MySQL means what to a stream. Never knows: what the stream does about it, nor message
-texts: those are cut, localised and changed between versions. Used by every driver.
+Knows: which error number of MySQL means what to a stream. Never knows: what the stream does about it. Message texts
+decide nothing: they are cut, localised and changed between versions. Used by every driver.
+
+Texts may hold row values, and messages go to logs: only texts that are known to hold names alone are shown as they
+are; in all others what stands in quotes is left out.
 
 Transient numbers are an allow-list. A number that is not listed is fatal.
 Source: MySQL's error reference (server and client numbers); tried on real servers in tests/integration/test_faults.py.
 """
 
 from __future__ import annotations
+
+import re
+import ssl
 
 import pymysql
 
@@ -63,6 +69,8 @@ KEY_CONFLICTS = frozenset(
     {
         1062,  # duplicate entry
         1586,  # duplicate entry, with the key's name
+        1216,  # as 1452, for an account that may not know the other table
+        1217,  # as 1451, likewise
         1451,  # parent row is referenced
         1452,  # parent row is missing
     }
@@ -76,6 +84,36 @@ COMMIT_FAILED = frozenset({1180})
 """Error during commit: what the storage engine did is not known."""
 
 
+_DUPLICATES = frozenset({1062, 1586})
+
+_NAMES_ONLY = frozenset(
+    {
+        *CONNECTION_LOST,
+        *LOCK_CONFLICTS,
+        *ROW_MISSING,
+        *PURGED,
+        *COMMIT_FAILED,
+        *(KEY_CONFLICTS - _DUPLICATES),
+        1044,  # no access to the database
+        1045,  # access denied
+        1049,  # no such database
+        1114,  # the table is full
+        1142,  # no privilege for the table
+        1146,  # no such table
+        1153,  # packet too large
+        1227,  # no privilege
+        1236,  # the dump failed
+        1610,  # the event cannot be read
+        1698,  # access denied
+        1786,  # the statement breaks GTID consistency
+    }
+)
+"""The errors whose texts hold names of servers, accounts, databases, tables, columns or keys, and nothing else."""
+
+_QUOTED = re.compile(r"'.*'", re.DOTALL)
+"""From the first quote to the last: a value may hold quotes itself."""
+
+
 def errno_of(error: Exception) -> int:
     """Return the error number; 0 when the connection broke in a way that has none."""
     if isinstance(error, pymysql.err.MySQLError) and error.args and isinstance(error.args[0], int):
@@ -84,17 +122,33 @@ def errno_of(error: Exception) -> int:
 
 
 def describe(error: Exception) -> str:
-    """Return the number and the server's text."""
+    """Return the number and the server's text, without row values."""
     errno = errno_of(error)
-    if errno and len(error.args) > 1:
-        return f"error {errno}: {error.args[1]}"
-    return str(error) or type(error).__name__
+    if not errno or len(error.args) < 2:
+        return str(error) or type(error).__name__
+    text = str(error.args[1])
+    if errno in _DUPLICATES:
+        key = key_of(error)
+        return f"error {errno}: duplicate entry for key {key}" if key else f"error {errno}: duplicate entry"
+    return f"error {errno}: {text if errno in _NAMES_ONLY else _QUOTED.sub('(left out)', text)}"
+
+
+def key_of(error: Exception) -> str:
+    """Return the name of the key or constraint an error is about, for display; empty when the text does not say."""
+    text = str(error.args[1]) if len(error.args) > 1 else ""
+    if errno_of(error) in _DUPLICATES:
+        _, found, key = text.rpartition(" for key '")
+        return key.removesuffix("'") if found else ""
+    match = re.search(r"CONSTRAINT `((?:[^`]|``)+)` FOREIGN KEY", text)
+    return match[1].replace("``", "`") if match else ""
 
 
 def source_fault(error: Exception, place: str) -> SourceError:
     """Class an error of a source; ``place`` says which source and what was being done."""
     errno = errno_of(error)
     message = f"{place}: {describe(error)}"
+    if _is_untrusted(error):
+        return SourceRejected(message, hint=_UNTRUSTED)
     if errno in CONNECTION_LOST:
         return SourceLost(message)
     if errno in PURGED:
@@ -106,12 +160,14 @@ def target_fault(error: Exception, place: str) -> TargetError:
     """Class an error of the target, outside of COMMIT."""
     errno = errno_of(error)
     message = f"{place}: {describe(error)}"
+    if _is_untrusted(error):
+        return TargetRejected(message, hint=_UNTRUSTED)
     if errno in CONNECTION_LOST:
         return TargetLost(message)
     if errno in LOCK_CONFLICTS:
         return LockConflict(message)
     if errno in KEY_CONFLICTS:
-        return KeyConflict(message)
+        return KeyConflict(message, key=key_of(error))
     if errno in ROW_MISSING:
         return RowMissing(message)
     return TargetRejected(message, hint=_HINTS.get(errno))
@@ -124,6 +180,13 @@ def commit_fault(error: Exception, place: str) -> TargetError:
         return CommitUnknown(f"{place}: {describe(error)}")
     return target_fault(error, place)
 
+
+def _is_untrusted(error: Exception) -> bool:
+    """Whether the server's certificate was refused: trying again does not change it."""
+    return isinstance(getattr(error, "original_exception", error), ssl.SSLCertVerificationError)
+
+
+_UNTRUSTED = "Check the server's certificate, and the tls settings of the workflow file."
 
 _HINTS = {
     1044: "Grant the account access to that database.",

@@ -21,7 +21,7 @@ from vmerge.core.states import StreamState
 from vmerge.mysql.checkpoints import ControlTables, StoredStream
 from vmerge.mysql.connect import short_connection
 from vmerge.mysql.faults import source_fault, target_fault
-from vmerge.mysql.preflight import examine, require
+from vmerge.mysql.preflight import StreamFacts, WorkflowFacts, examine, require
 from vmerge.mysql.schemas import read_schemas
 from vmerge.mysql.source import DumpSource, decompress, source_positions
 from vmerge.mysql.spool import SpooledRows
@@ -37,6 +37,15 @@ SPOOL_ABOVE_BYTES = 8 * 1024 * 1024
 """Larger than any batch, so that ordinary work never touches the disk; small against the memory of any machine."""
 
 _NAMESPACE = UUID("6f6d6572-6765-4d79-8173-716c73686172")
+
+
+def workflow_facts(workflow: Workflow) -> WorkflowFacts:
+    """Return what preflight must know of a workflow."""
+    streams = tuple(
+        StreamFacts(name, workflow.source_endpoint(name), workflow.rules(name), stream.start)
+        for name, stream in workflow.streams.items()
+    )
+    return WorkflowFacts(workflow.workflow, workflow.target_endpoint, workflow.target.control_database, streams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +89,7 @@ class WorkflowAssembly:
 
     def enter(self, stream: str) -> None:
         """See ``vmerge.supervisor.Assembly``. Raises ``PreflightError`` when something does not fit."""
-        require(examine(self._workflow_facts()))
+        require(examine(workflow_facts(self._workflow)))
         self._states.enter(stream, lambda: self._start_position(stream))
 
     def _start_position(self, stream: str) -> GtidSet:

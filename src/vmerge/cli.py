@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from vmerge import __version__, logs
+from vmerge.assembly import workflow_facts
 from vmerge.config import load_folder, load_workflow
 from vmerge.control import ControlClient
 from vmerge.daemon import LOG_NAME, Daemon, locked_folder, make_supervisor, stop_signals
@@ -88,7 +89,7 @@ def main() -> None:
 def check(file: Path, as_json: bool) -> None:
     """Load, validate and preflight a workflow FILE. Changes nothing."""
     workflow = load_workflow(file)
-    findings = examine(workflow)
+    findings = examine(workflow_facts(workflow))
     if as_json:
         click.echo(json.dumps(findings.as_data(), indent=2))
     else:
@@ -107,7 +108,7 @@ def run(file: Path) -> None:
     workflow = load_workflow(file)
     clock = SystemClock()
     supervisor = make_supervisor(workflow, clock)
-    require(examine(workflow))
+    require(examine(workflow_facts(workflow)))
     stop = StopToken()
     with stop_signals(stop.set):
         supervisor.start(resumes=True)

@@ -8,27 +8,29 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import click
 
 from vmerge import __version__, logs
 from vmerge.assembly import workflow_facts
 from vmerge.config import load_folder, load_workflow
-from vmerge.control import ControlClient
-from vmerge.daemon import LOG_NAME, Daemon, locked_folder, make_supervisor, stop_signals
-from vmerge.errors import DaemonError, StopTimeout, VmergeError
+from vmerge.control import ControlClient, control_socket
+from vmerge.daemon import LOG_NAME, Daemon, is_locked, locked_folder, make_supervisor, open_private, stop_signals
+from vmerge.errors import ConfigError, DaemonError, StopTimeout, VmergeError
 from vmerge.mysql.preflight import examine, require
 from vmerge.status import Snapshot, status_line, status_table, workflow_snapshot
 from vmerge.stopping import StopToken, SystemClock
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
 REFRESH_SECONDS = 1.0
 START_TIMEOUT_SECONDS = 20.0
+EXIT_TIMEOUT_SECONDS = 10.0
 
 EXIT_CODES = """\b
 Exit codes:
@@ -61,7 +63,7 @@ def _die(error: VmergeError) -> NoReturn:
     sys.exit(error.exit_code)
 
 
-def _state_folder_option() -> Any:
+def _state_folder_option() -> Callable[[Command], Command]:
     return click.option(
         "--state-dir",
         "state_folder",
@@ -73,7 +75,7 @@ def _state_folder_option() -> Any:
     )
 
 
-def _file_argument() -> Any:
+def _file_argument() -> Callable[[Command], Command]:
     return click.argument("file", type=click.Path(path_type=Path))
 
 
@@ -112,13 +114,16 @@ def run(file: Path) -> None:
     stop = StopToken()
     with stop_signals(stop.set):
         supervisor.start(resumes=True)
-        while not stop.wait(REFRESH_SECONDS) and supervisor.is_alive():
-            _show_line(workflow_snapshot(workflow.workflow, supervisor.board, clock))
-        snapshot = workflow_snapshot(workflow.workflow, supervisor.board, clock)
-        supervisor.shut_down()
+        try:
+            while not stop.wait(REFRESH_SECONDS) and supervisor.is_alive():
+                _show_line(workflow_snapshot(workflow.workflow, supervisor.board, clock))
+            snapshot = workflow_snapshot(workflow.workflow, supervisor.board, clock)
+        finally:
+            supervisor.shut_down()  # also when nobody reads the status any more: threads would outlive us
     click.echo()
     click.echo(status_table([snapshot]))
-    _raise_if_failed(snapshot)
+    for stream, failure in supervisor.failures().items():
+        raise _StreamFailed(stream, failure)
 
 
 def _show_line(snapshot: Snapshot) -> None:
@@ -130,19 +135,12 @@ def _show_line(snapshot: Snapshot) -> None:
         click.echo(line)
 
 
-def _raise_if_failed(snapshot: Snapshot) -> None:
-    for stream in snapshot["streams"]:
-        if stream["state"] == "error":
-            raise _StreamFailed(stream)
-
-
 class _StreamFailed(VmergeError):
-    """A stream ended in error; its message is the operator's text."""
+    """A stream ended in error."""
 
-    exit_code = 8
-
-    def __init__(self, stream: Snapshot) -> None:
-        super().__init__(f"stream {stream['stream']} failed: {stream['message']}", hint="")
+    def __init__(self, stream: str, failure: VmergeError) -> None:
+        super().__init__(f"stream {stream} failed: {failure.message}", hint=failure.hint)
+        self.exit_code = failure.exit_code
 
 
 @main.group(cls=_Group)
@@ -157,24 +155,27 @@ def daemon() -> None:
 def daemon_start(folder: Path, state_folder: Path, foreground: bool) -> None:
     """Start a daemon that hosts every workflow file (*.yaml, *.yml) in FOLDER."""
     workflows = load_folder(folder)
+    if not workflows:
+        raise ConfigError(f"there is no workflow file (*.yaml, *.yml) in {folder}", hint="Put one there.")
+    control_socket(state_folder)  # says so if its path is too long
     if not foreground:
         _start_in_background(folder, state_folder)
         return
+    os.umask(0o077)  # logs, positions and spooled rows are nobody else's
     logs.set_up()
     with locked_folder(state_folder):
-        Daemon(workflows, folder, state_folder).run()
+        Daemon(workflows, folder.absolute(), state_folder).run()
 
 
 def _start_in_background(folder: Path, state_folder: Path) -> None:
     with locked_folder(state_folder):
         pass  # refuse at once when a daemon runs; the child takes the lock again
-    log_path = state_folder / LOG_NAME
-    command = [sys.executable, "-m", "vmerge.cli", "daemon", "start", str(folder)]
+    log_path = state_folder.absolute() / LOG_NAME
+    command = [sys.executable, "-m", "vmerge", "daemon", "start", str(folder)]
     command += ["--state-dir", str(state_folder), "--foreground"]
-    with log_path.open("ab") as log:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, close_fds=True
-        )
+    with open_private(log_path) as log:
+        begin = log.tell()
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     clock, stop = SystemClock(), StopToken()
     until = clock.monotonic() + START_TIMEOUT_SECONDS
     while process.poll() is None and clock.monotonic() < until:
@@ -182,7 +183,12 @@ def _start_in_background(folder: Path, state_folder: Path) -> None:
             click.echo(f"The daemon runs (pid {process.pid}); its log is {log_path}.")
             return
         stop.wait(0.05)
-    raise DaemonError("the daemon did not start", hint=f"Its log says why: {log_path}.")
+    if process.returncode is None:
+        raise DaemonError(
+            f"the daemon (pid {process.pid}) does not answer after {START_TIMEOUT_SECONDS:g} s",
+            hint=f"It may still be starting; its log says more: {log_path}.",
+        )
+    raise DaemonError(f"the daemon did not start: {_last_error(log_path, begin)}", hint=f"Its log: {log_path}.")
 
 
 def _answers(state_folder: Path, pid: int) -> bool:
@@ -192,25 +198,27 @@ def _answers(state_folder: Path, pid: int) -> bool:
         return False
 
 
+def _last_error(log_path: Path, begin: int) -> str:
+    """Return what a daemon said last, of what stands in its log from an offset on."""
+    with log_path.open(errors="replace") as log:
+        log.seek(begin)
+        lines = [line.strip() for line in log if line.strip()]
+    errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
+    return (errors or lines or ["it said nothing"])[-1]
+
+
 @daemon.command("stop")
 @_state_folder_option()
 def daemon_stop(state_folder: Path) -> None:
     """Stop the daemon; streams that run resume with the next one."""
-    client = ControlClient(state_folder)
-    pid = int(client.status()["pid"])
-    client.shut_down()
-    stop = StopToken()
-    while _is_running(pid):
-        stop.wait(0.05)
+    ControlClient(state_folder).shut_down()
+    clock, stop = SystemClock(), StopToken()
+    until = clock.monotonic() + EXIT_TIMEOUT_SECONDS
+    while is_locked(state_folder):
+        if clock.monotonic() > until:
+            raise StopTimeout("the streams have ended, but the daemon's process has not")
+        stop.wait(0.02)
     click.echo("The daemon has stopped.")
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @daemon.command("status")
@@ -235,8 +243,16 @@ def daemon_status(state_folder: Path, as_json: bool) -> None:
 @_state_folder_option()
 def start(workflow: str, stream: str | None, past_schema_change: str | None, state_folder: Path) -> None:
     """Start a WORKFLOW's streams, or one STREAM; also those that were stopped or have failed."""
-    ControlClient(state_folder).start(workflow, _one_or_all(stream), past_schema_change)
-    click.echo("Started.")
+    started = ControlClient(state_folder).start(workflow, _one_or_all(stream), past_schema_change)
+    if past_schema_change is not None and not started:
+        raise DaemonError(
+            "nothing was started: what runs has not stopped at that schema change",
+            hint=f"See `vmerge status {workflow}`.",
+        )
+    if started:
+        click.echo(f"Started: {', '.join(started)}. `vmerge status {workflow}` shows how they fare.")
+    else:
+        click.echo("Nothing to start: it runs already.")
 
 
 @main.command()
@@ -245,8 +261,8 @@ def start(workflow: str, stream: str | None, past_schema_change: str | None, sta
 @_state_folder_option()
 def stop(workflow: str, stream: str | None, state_folder: Path) -> None:
     """Stop a WORKFLOW's streams, or one STREAM; they stay stopped until `vmerge start`."""
-    ControlClient(state_folder).stop(workflow, _one_or_all(stream))
-    click.echo("Stopped.")
+    stopped = ControlClient(state_folder).stop(workflow, _one_or_all(stream))
+    click.echo(f"Stopped: {', '.join(stopped)}." if stopped else "Nothing to stop: it does not run.")
 
 
 def _one_or_all(stream: str | None) -> Sequence[str] | None:
@@ -283,5 +299,4 @@ def _show_status(snapshot: Snapshot, workflow: str | None, *, as_json: bool, cle
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     main()

@@ -5,8 +5,10 @@ the daemon (server) and the command line (client).
 
     GET  /v1/status                                     → {"pid": …, "workflows": [{…}, …]}
     POST /v1/start    {"workflow": …, "streams": […] or null, "past_schema_change": gtid or null}
+                                                        → {"streams": [names of those that did not run already]}
     POST /v1/stop     {"workflow": …, "streams": […] or null}
-    POST /v1/shutdown                                   → the daemon ends; states stay as they are
+                                                        → {"streams": [names of those that ran]}, once they have ended
+    POST /v1/shutdown                                   → {}, once all streams have ended; states stay as they are
 
 An error is ``{"error": message, "hint": …, "exit_code": …}`` with status 4xx or 5xx.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -25,13 +28,36 @@ from waitress.server import create_server
 
 from vmerge.errors import DaemonError, VmergeError
 from vmerge.status import Snapshot
+from vmerge.stopping import StopToken, SystemClock
 
 logger = logging.getLogger(__name__)
 
 SOCKET_NAME = "control.sock"
-_MAX_PATH_BYTES = 100  # a Unix socket's path has 108 bytes in Linux, a temporary suffix included
+_MAX_PATH_BYTES = 107  # Linux has 108 bytes, one of them for the end
 _MAX_BODY_BYTES = 1024 * 1024
-_CLIENT_TIMEOUT_SECONDS = 700  # longer than any stop may take
+_ANSWER_SECONDS = 10.0
+_STOP_ANSWER_SECONDS = 700.0
+"""Longer than any stop may take."""
+_DRAIN_SECONDS = 2.0
+_THREADS = 8
+"""Stops wait for threads to end; a few of them must not keep a status waiting."""
+
+
+def control_socket(folder: Path) -> Path:
+    """Return where the daemon of a state folder listens.
+
+    Raises:
+        DaemonError: the system cannot have a socket there.
+    """
+    path = folder.absolute() / SOCKET_NAME
+    excess = len(os.fsencode(path)) - _MAX_PATH_BYTES
+    if excess > 0:
+        raise DaemonError(
+            f"the path of the control socket is {excess} bytes too long: {path}",
+            hint="Name a shorter folder with --state-dir or VMERGE_STATE_DIR.",
+        )
+    return path
+
 
 StartResponse = Callable[[str, list[tuple[str, str]]], object]
 
@@ -42,32 +68,37 @@ class ControlledDaemon(Protocol):
     def status(self) -> Snapshot:
         """Return everything ``GET /v1/status`` tells."""
 
-    def start(self, workflow: str, streams: Sequence[str] | None, past_schema_change: str | None) -> None:
-        """Start streams, also stopped and failed ones."""
+    def start(self, workflow: str, streams: Sequence[str] | None, past_schema_change: str | None) -> Sequence[str]:
+        """Start streams, also stopped and failed ones; return the names of those that did not run already."""
 
-    def stop(self, workflow: str, streams: Sequence[str] | None) -> None:
-        """Stop streams and keep them stopped."""
+    def stop(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
+        """Stop streams and keep them stopped; return the names of those that ran."""
 
     def shut_down(self) -> None:
-        """Begin to end."""
+        """End; return when all streams have ended."""
 
 
 class ControlServer:
     """Serves one daemon on a Unix socket that only its owner may open. Owner: the daemon; ``run`` is its thread's."""
 
     def __init__(self, folder: Path, daemon: ControlledDaemon) -> None:
-        path = folder / SOCKET_NAME
-        if len(str(path).encode()) > _MAX_PATH_BYTES:
-            raise DaemonError(f"the path of the control socket is too long: {path}", hint="Use a shorter --state-dir.")
-        path.unlink(missing_ok=True)  # the daemon holds the folder's lock, so it is a dead one's
-        self._server = create_server(_Application(daemon), unix_socket=str(path), unix_socket_perms="600", threads=4)
+        self._path = control_socket(folder)
+        self._path.unlink(missing_ok=True)  # the daemon holds the folder's lock, so it is a dead one's
+        self._server = create_server(
+            _Application(daemon), unix_socket=str(self._path), unix_socket_perms="600", threads=_THREADS
+        )
 
     def run(self) -> None:
         """Serve until closed."""
         self._server.run()
 
     def close(self) -> None:
-        """End ``run``."""
+        """End ``run``, once those who asked have got their answers; nobody is waited for longer than a moment."""
+        drained = StopToken()
+        until = SystemClock().monotonic() + _DRAIN_SECONDS
+        while self._server.active_channels and SystemClock().monotonic() < until:
+            drained.wait(0.01)
+        self._path.unlink(missing_ok=True)
         self._server.close()
 
 
@@ -97,9 +128,10 @@ class _Application:
             case "GET", "/v1/status":
                 return self._daemon.status()
             case "POST", "/v1/start":
-                self._daemon.start(body["workflow"], body.get("streams"), body.get("past_schema_change"))
+                workflow, streams = _names_of(body)
+                return {"streams": list(self._daemon.start(workflow, streams, body.get("past_schema_change")))}
             case "POST", "/v1/stop":
-                self._daemon.stop(body["workflow"], body.get("streams"))
+                return {"streams": list(self._daemon.stop(*_names_of(body)))}
             case "POST", "/v1/shutdown":
                 self._daemon.shut_down()
             case _:
@@ -120,59 +152,87 @@ def _body_of(environ: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
+def _names_of(body: dict[str, Any]) -> tuple[str, Sequence[str] | None]:
+    workflow, streams = body.get("workflow"), body.get("streams")
+    if not isinstance(workflow, str) or not (streams is None or isinstance(streams, list)):
+        raise DaemonError("the request names no workflow, or its streams are no list")
+    return workflow, streams
+
+
 class _UnixConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=_CLIENT_TIMEOUT_SECONDS)
+    def __init__(self, path: Path, timeout_seconds: float) -> None:
+        super().__init__("localhost", timeout=timeout_seconds)
         self._path = path
 
     def connect(self) -> None:
         """Connect to the socket instead of a host."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(_CLIENT_TIMEOUT_SECONDS)
+        self.sock.settimeout(self.timeout)
         self.sock.connect(str(self._path))
 
 
 class ControlClient:
-    """Asks the daemon of a state folder. Every call raises ``DaemonError`` when none runs there."""
+    """Asks the daemon of a state folder. Every call raises ``DaemonError`` when none runs there, or it hangs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def status(self) -> Snapshot:
         """Return what the daemon hosts and does."""
-        return self._request("GET", "/v1/status", None)
+        return self._request("GET", "/v1/status", None, _ANSWER_SECONDS)
 
-    def start(self, workflow: str, streams: Sequence[str] | None, past_schema_change: str | None) -> None:
-        """Start streams."""
+    def start(self, workflow: str, streams: Sequence[str] | None, past_schema_change: str | None) -> Sequence[str]:
+        """Start streams; return the names of those that did not run already."""
         body = {"workflow": workflow, "streams": streams, "past_schema_change": past_schema_change}
-        self._request("POST", "/v1/start", body)
+        # A start waits for the end of a stop that is under way.
+        started: list[str] = self._request("POST", "/v1/start", body, _STOP_ANSWER_SECONDS)["streams"]
+        return started
 
-    def stop(self, workflow: str, streams: Sequence[str] | None) -> None:
-        """Stop streams; returns when they have ended."""
-        self._request("POST", "/v1/stop", {"workflow": workflow, "streams": streams})
+    def stop(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
+        """Stop streams; return the names of those that ran, when they have ended."""
+        body = {"workflow": workflow, "streams": streams}
+        stopped: list[str] = self._request("POST", "/v1/stop", body, _STOP_ANSWER_SECONDS)["streams"]
+        return stopped
 
     def shut_down(self) -> None:
-        """Tell the daemon to end; returns before it has."""
-        self._request("POST", "/v1/shutdown", None)
+        """Tell the daemon to end; returns when its streams have ended, a moment before the process has."""
+        self._request("POST", "/v1/shutdown", None, _STOP_ANSWER_SECONDS)
 
-    def _request(self, method: str, path: str, body: dict[str, Any] | None) -> Snapshot:
-        connection = _UnixConnection(self._folder / SOCKET_NAME)
+    def _request(self, method: str, path: str, body: dict[str, Any] | None, timeout_seconds: float) -> Snapshot:
+        connection = _UnixConnection(control_socket(self._folder), timeout_seconds)
         try:
             connection.request(method, path, body=None if body is None else json.dumps(body))
             response = connection.getresponse()
             answer: Snapshot = json.loads(response.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise DaemonError(
-                f"no daemon answers in {self._folder}",
-                hint="Start it with `vmerge daemon start FOLDER`, or name its --state-dir.",
-            ) from error
+            raise self._explain(error) from error
         finally:
             connection.close()
         if response.status != http.HTTPStatus.OK:
             raise _RemoteError(answer)
         return answer
+
+    def _explain(self, error: Exception) -> DaemonError:
+        match error:
+            case PermissionError():
+                return DaemonError(
+                    f"the daemon in {self._folder} is another user's",
+                    hint="Ask as that user, or name your --state-dir.",
+                )
+            case TimeoutError():
+                return DaemonError(
+                    f"the daemon in {self._folder} takes connections and does not answer",
+                    hint="See whether its process is stopped or starved, and what its log says last.",
+                )
+            case FileNotFoundError() | ConnectionRefusedError():
+                return DaemonError(
+                    f"no daemon runs in {self._folder}",
+                    hint="Start it with `vmerge daemon start FOLDER`, or name its --state-dir.",
+                )
+            case _:
+                return DaemonError(f"the daemon in {self._folder} ended before it answered: {error}")
 
 
 class _RemoteError(VmergeError):

@@ -10,10 +10,12 @@ import fcntl
 import logging
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from vmerge import __version__
 from vmerge.assembly import WorkflowAssembly
@@ -31,6 +33,11 @@ LOCK_NAME = "daemon.lock"
 LOG_NAME = "daemon.log"
 
 
+def open_private(path: Path) -> IO[str]:
+    """Open a file to read and append, closed to other users, making it if need be."""
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "a+")
+
+
 @contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
     """Hold a state folder, so that one daemon at most uses it; it is made if missing, closed to other users.
@@ -40,10 +47,11 @@ def locked_folder(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = (folder / LOCK_NAME).open("a+")
+        lock = open_private(folder / LOCK_NAME)
     except OSError as error:
         raise DaemonError(
-            f"the state folder {folder} cannot be used: {error.strerror}", hint="Name another."
+            f"the state folder {folder} cannot be used: {error.strerror}",
+            hint="Name one that you may write with --state-dir or VMERGE_STATE_DIR.",
         ) from error
     with lock:
         try:
@@ -60,22 +68,50 @@ def locked_folder(folder: Path) -> Iterator[None]:
         yield
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether a daemon runs with a state folder. A dead process that nobody has waited for yet holds no lock."""
+    try:
+        with (folder / LOCK_NAME).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
 @contextmanager
 def stop_signals(on_stop: Callable[[], None]) -> Iterator[None]:
-    """Call ``on_stop`` on SIGTERM or SIGINT; a second one ends the process at once. Main thread only."""
+    """Call ``on_stop`` on SIGTERM or SIGINT; a second one ends the process at once. Main thread only.
 
-    def handle(number: int, _frame: object) -> None:
+    A signal's handler runs in the main thread between any two of its steps, also where it holds the very lock that
+    ``on_stop`` wants to take. So another thread calls it; the signal reaches that thread as a byte.
+    """
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+
+    def handle(_number: int, _frame: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        logger.info("%s received, stopping", signal.Signals(number).name)
-        on_stop()
 
+    def watch() -> None:
+        while number := receiver.recv(1):
+            logger.info("%s received, stopping", signal.Signals(number[0]).name)
+            on_stop()
+
+    watcher = threading.Thread(target=watch, name="signals", daemon=True)
+    watcher.start()
+    before_wakeup = signal.set_wakeup_fd(sender.fileno())
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(before_wakeup)
+        sender.close()
+        watcher.join()
+        receiver.close()
 
 
 def make_supervisor(workflow: Workflow, clock: Clock, spool_folder: Path | None = None) -> Supervisor:
@@ -101,6 +137,8 @@ class Daemon:
         self._folder = folder
         self._state_folder = state_folder
         self._stop = StopToken()
+        self._has_ended = StopToken()
+        self._overdue: StopTimeout | None = None
         self._supervisors = {
             workflow.workflow: make_supervisor(workflow, self._clock, state_folder) for workflow in workflows
         }
@@ -122,7 +160,11 @@ class Daemon:
                 pass
             try:
                 shut_down_all(self._supervisors.values())
+            except StopTimeout as error:
+                self._overdue = error
+                raise
             finally:
+                self._has_ended.set()
                 server.close()
         logger.info("stopped")
 
@@ -133,11 +175,11 @@ class Daemon:
         workflows = [workflow_snapshot(name, one.board, self._clock) for name, one in self._supervisors.items()]
         return {"pid": os.getpid(), "version": __version__, "folder": str(self._folder), "workflows": workflows}
 
-    def start(self, workflow: str, streams: Sequence[str] | None, past_schema_change: str | None) -> None:
-        """Start streams, also stopped and failed ones.
+    def start(self, workflow: str, streams: Sequence[str] | None, past_schema_change: str | None) -> Sequence[str]:
+        """Start streams, also stopped and failed ones; return the names of those that did not run already.
 
         Raises:
-            DaemonError: unknown workflow or stream.
+            DaemonError: unknown workflow or stream, or one that cannot be started now.
             ConfigError: the GTID is none.
         """
         supervisor = self._find(workflow, streams)
@@ -147,15 +189,22 @@ class Daemon:
                 accepted = frozenset({Gtid.parse(past_schema_change)})
             except ValueError as error:
                 raise ConfigError(str(error), hint="Copy the GTID from the stream's message.") from error
-        supervisor.start(streams, resumes=True, accepted_schema_changes=accepted)
+        return supervisor.start(streams, resumes=True, accepted_schema_changes=accepted)
 
-    def stop(self, workflow: str, streams: Sequence[str] | None) -> None:
-        """Stop streams and keep them stopped."""
-        self._find(workflow, streams).stop(streams)
+    def stop(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
+        """Stop streams and keep them stopped; return the names of those that ran."""
+        return self._find(workflow, streams).stop(streams)
 
     def shut_down(self) -> None:
-        """Begin to end."""
+        """End, and return when all streams have ended.
+
+        Raises:
+            StopTimeout: something hung; the process ends all the same.
+        """
         self._stop.set()
+        self._has_ended.wait(max((one.stop_timeout_seconds for one in self._supervisors.values()), default=0.0) + 1.0)
+        if self._overdue is not None:
+            raise self._overdue
 
     def _find(self, workflow: str, streams: Sequence[str] | None) -> Supervisor:
         supervisor = self._supervisors.get(workflow)

@@ -7,6 +7,7 @@ classed once, in ``mysql/faults.py``) or message texts. Used by every zone.
     VmergeError
     ├── ConfigError              2  a workflow file or option is wrong; nothing was contacted
     ├── PreflightError           3  servers, accounts or schemas do not fit; nothing was changed
+    │   └── ServersUnreachable      transient: servers do not answer; the stream is entered once they do
     ├── ConflictUnresolved       4  a key stayed held by another stream longer than allowed
     ├── StopTimeout              5  a stop did not end within its bound
     ├── DaemonError              6  the daemon is running, not running, or does not know that workflow
@@ -80,6 +81,13 @@ class PreflightError(VmergeError):
 
     exit_code = 3
     default_hint = "Settle each finding and run `vmerge check FILE` again."
+
+
+class ServersUnreachable(PreflightError):
+    """Nothing is known to be wrong but that servers cannot be reached, for now."""
+
+    verdict = Verdict.TRANSIENT
+    default_hint = "Start the servers, or correct their addresses and ports."
 
 
 class ConflictUnresolved(VmergeError):

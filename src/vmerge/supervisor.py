@@ -14,29 +14,39 @@ only when threads are left:
 4. What still hangs is named in a ``StopTimeout``; the process may exit, since everything on the target is whole.
 
 A state is stored on the target only after its thread has ended: the durable state comes first, then board and log.
+Storing it has a share of the bound, too, for the target may be what hangs.
+
+Orders
+------
+Starts and stops of one stream come one after the other (``_orders``), so that a start during a stop waits for the
+stop's end. Nobody joins a thread while holding the lock of the table of streams. The end of the process waits for no
+order: it closes the table, after which nothing starts any more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from vmerge.board import Board
 from vmerge.core.position import Gtid, GtidSet
-from vmerge.core.states import Phase, StreamState, may_change
-from vmerge.errors import Fenced, StopTimeout, Verdict, VmergeError
+from vmerge.core.states import Phase, StreamState
+from vmerge.errors import DaemonError, Fenced, StopTimeout, TargetError, Verdict, VmergeError
 from vmerge.pauses import restart_pause
 from vmerge.player import Player
 from vmerge.stopping import Clock, StopToken
 
 logger = logging.getLogger(__name__)
 
-_GRACE_SHARE, _KILL_SHARE, _SHUT_SHARE = 0.5, 0.2, 0.2
-_SHOWN_MESSAGE_SECONDS = 30.0
+_GRACE_SHARE, _KILL_SHARE, _SHUT_SHARE, _STORE_SHARE = 0.4, 0.15, 0.15, 0.3
+_SHOWN_AGAIN_SECONDS = 30.0
 """A restart's cause that repeats is logged at most this often."""
+
+_BY_OPERATOR = "stopped by an operator"
 
 
 class StreamParts(Protocol):
@@ -86,20 +96,50 @@ class Assembly(Protocol):
 
 
 class _Hosted:
-    """One stream's thread and what it was started with. Owner: the supervisor's lock."""
+    """One stream's thread and what it was started with. Owner: the stream's orders; its thread sets ``parts``."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, resumes: bool = False, accepted: frozenset[Gtid] = frozenset()) -> None:
         self.name = name
         self.stop = StopToken()
         self.thread: threading.Thread | None = None
         self.parts: StreamParts | None = None
-        self.resumes = False
+        self.resumes = resumes
         """Whether a durable state other than running is to be overridden: an operator said start."""
-        self.accepted_schema_changes: frozenset[Gtid] = frozenset()
+        self.accepted_schema_changes = accepted
+        self.is_entered = False
+        """Whether the target has a row for the stream, where a state can be stored."""
 
     @property
     def is_alive(self) -> bool:
         return self.thread is not None and self.thread.is_alive()
+
+
+@dataclass
+class _Restarts:
+    """What one run of a stream's thread remembers from player to player."""
+
+    attempt: int = 0
+    position: GtidSet = field(default_factory=GtidSet)
+    after_conflict: bool = False
+    shown: str = ""
+    shown_at: float = 0.0
+
+    def learn(self, player: Player | None) -> None:
+        """Take over what an ended player knew; attempts count anew once the position has moved."""
+        self.attempt += 1
+        if player is None:
+            return
+        self.after_conflict = player.has_conflict
+        if not player.position.is_empty() and player.position != self.position:
+            self.position = player.position
+            self.attempt = 1
+
+    def is_news(self, cause: str, now: float) -> bool:
+        """Whether a cause is to be logged: it differs from the last one, or that is long ago."""
+        if cause == self.shown and now - self.shown_at < _SHOWN_AGAIN_SECONDS:
+            return False
+        self.shown, self.shown_at = cause, now
+        return True
 
 
 class Supervisor:
@@ -113,18 +153,31 @@ class Supervisor:
         self, workflow: str, streams: Iterable[str], assembly: Assembly, *, clock: Clock, stop_timeout_seconds: float
     ) -> None:
         self.workflow = workflow
+        self.stop_timeout_seconds = stop_timeout_seconds
         self._assembly = assembly
         self._clock = clock
-        self._stop_timeout_seconds = stop_timeout_seconds
         self._lock = threading.Lock()
         names = tuple(streams)
         self.board = Board(names)
         self._hosted = {name: _Hosted(name) for name in names}
+        self._orders = {name: threading.Lock() for name in names}
+        self._failures: dict[str, VmergeError] = {}
+        self._is_closed = False
 
     @property
     def streams(self) -> tuple[str, ...]:
         """Names of the streams, in the order of the workflow."""
         return tuple(self._hosted)
+
+    def failures(self) -> dict[str, VmergeError]:
+        """Return why streams are in error, by their names."""
+        with self._lock:
+            return dict(self._failures)
+
+    def is_alive(self) -> bool:
+        """Whether any stream's thread runs."""
+        with self._lock:
+            return any(hosted.is_alive for hosted in self._hosted.values())
 
     def start(
         self,
@@ -132,65 +185,92 @@ class Supervisor:
         *,
         resumes: bool = False,
         accepted_schema_changes: frozenset[Gtid] = frozenset(),
-    ) -> None:
-        """Start threads of these streams, or all; those that run are left alone.
+    ) -> tuple[str, ...]:
+        """Start threads of these streams, or all; those that run are left alone. Return the names of the started.
 
         ``resumes`` says that an operator wants streams to run that were stopped or failed before.
+
+        Raises:
+            DaemonError: the process is ending, or a stream hangs in a stop that was too long.
         """
+        with self._ordered(streams) as names:
+            return tuple(name for name in names if self._start_one(name, resumes, accepted_schema_changes))
+
+    def _start_one(self, name: str, resumes: bool, accepted: frozenset[Gtid]) -> bool:
         with self._lock:
-            for name in streams if streams is not None else self.streams:
-                if not self._hosted[name].is_alive:
-                    self._start_one(name, resumes, accepted_schema_changes)
+            if self._is_closed:
+                raise DaemonError("nothing is started any more: the process is ending", hint="Start a new one.")
+            before = self._hosted[name]
+            if before.is_alive:
+                if before.stop.is_set():
+                    raise DaemonError(f"stream {name} is still stopping", hint="Start it when it has ended.")
+                return False
+            hosted = self._hosted[name] = _Hosted(name, resumes=resumes, accepted=accepted)
+            self._failures.pop(name, None)
+            self.board.update(
+                name, state=StreamState.RUNNING, phase=Phase.CONNECTING, message="", blocked=None, is_at_head=False
+            )
+            hosted.thread = threading.Thread(target=self._host, args=(hosted,), name=f"player:{self.workflow}/{name}")
+            hosted.thread.start()
+        return True
 
-    def _start_one(self, name: str, resumes: bool, accepted: frozenset[Gtid]) -> None:
-        hosted = self._hosted[name] = _Hosted(name)
-        hosted.resumes = resumes
-        hosted.accepted_schema_changes = accepted
-        self.board.update(name, state=StreamState.RUNNING, phase=Phase.CONNECTING, message="", blocked=None)
-        hosted.thread = threading.Thread(target=self._host, args=(hosted,), name=f"player:{self.workflow}/{name}")
-        hosted.thread.start()
+    def stop(self, streams: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Stop streams for good: they stay stopped when the daemon starts again. Return the names of the stopped.
 
-    def stop(self, streams: Sequence[str] | None = None) -> None:
-        """Stop streams for good: they stay stopped when the daemon starts again.
+        A stream that is in error stays so: nothing runs in it, and its reason is worth keeping.
 
         Raises:
             StopTimeout: a thread did not end within the bound.
             TargetError: the threads ended, but the state could not be stored.
         """
-        names = tuple(streams) if streams is not None else self.streams
-        self.shut_down(names)
-        for name in names:
-            if may_change(self.board.progress(name).state, StreamState.STOPPED):
-                self._assembly.write(name, StreamState.STOPPED, "stopped by an operator")
-                self.board.update(name, state=StreamState.STOPPED, phase=Phase.IDLE, message="stopped by an operator")
+        with self._ordered(streams) as names:
+            self._end(names)
+            ended = tuple(name for name in names if self.board.progress(name).state is StreamState.RUNNING)
+            self._within_bound(lambda: self._store_stopped(ended))
+            return ended
 
-    def shut_down(self, streams: Sequence[str] | None = None) -> None:
-        """End the threads of these streams, or all; their durable states stay as they are.
+    def shut_down(self) -> None:
+        """End all threads, for good: nothing can be started any more. The durable states stay as they are.
 
         Raises:
             StopTimeout: a thread did not end within the bound.
         """
         with self._lock:
-            hosted = [self._hosted[name] for name in (streams if streams is not None else self.streams)]
-        for one in hosted:
-            one.stop.set()
-            self._each([one], lambda parts: parts.interrupt_source())
-            if one.is_alive:
-                self.board.update(one.name, phase=Phase.STOPPING)
-        if self._join(hosted, _GRACE_SHARE):
-            return
-        self._each(hosted, lambda parts: parts.kill_target_query())
-        if self._join(hosted, _KILL_SHARE):
-            return
-        self._each(hosted, lambda parts: parts.interrupt_target())
-        if not self._join(hosted, _SHUT_SHARE):
-            names = ", ".join(one.name for one in hosted if one.is_alive)
-            raise StopTimeout(f"workflow {self.workflow}: did not stop within the bound: {names}")
+            self._is_closed = True
+        self._end(self.streams)
 
-    def is_alive(self) -> bool:
-        """Whether any stream's thread runs."""
+    @contextlib.contextmanager
+    def _ordered(self, streams: Sequence[str] | None) -> Iterator[tuple[str, ...]]:
+        """Keep other orders to these streams off, always in the same order of streams."""
+        names = tuple(name for name in self._hosted if streams is None or name in streams)
+        with contextlib.ExitStack() as stack:
+            for name in names:
+                stack.enter_context(self._orders[name])
+            yield names
+
+    # Ending threads
+
+    def _end(self, names: Sequence[str]) -> None:
         with self._lock:
-            return any(hosted.is_alive for hosted in self._hosted.values())
+            hosted = [self._hosted[name] for name in names]
+        doing = {one.name: self.board.progress(one.name).phase.value for one in hosted}
+        for one in hosted:
+            if one.is_alive:
+                self.board.update(one.name, phase=Phase.STOPPING, is_at_head=False)
+            one.stop.set()
+        self._each(hosted, lambda parts: parts.interrupt_source())
+        is_ended = self._join(hosted, _GRACE_SHARE)
+        if not is_ended:
+            self._each_aside(hosted, lambda parts: parts.kill_target_query())
+            is_ended = self._join(hosted, _KILL_SHARE)
+        if not is_ended:
+            self._each(hosted, lambda parts: parts.interrupt_target())
+            is_ended = self._join(hosted, _SHUT_SHARE)
+        if not is_ended:
+            hanging = ", ".join(f"{one.name} (was {doing[one.name]})" for one in hosted if one.is_alive)
+            raise StopTimeout(f"workflow {self.workflow}: did not stop within the bound: {hanging}")
+        for one in hosted:
+            self.board.update(one.name, phase=Phase.IDLE)
 
     def _each(self, hosted: Iterable[_Hosted], action: Callable[[StreamParts], None]) -> None:
         for one in hosted:
@@ -198,71 +278,108 @@ class Supervisor:
             if parts is not None and one.is_alive:
                 action(parts)
 
+    def _each_aside(self, hosted: Iterable[_Hosted], action: Callable[[StreamParts], None]) -> None:
+        """As ``_each``, side by side and without waiting: a server that hangs takes seconds to refuse."""
+        for one in hosted:
+            threading.Thread(target=self._each, args=([one], action), name=f"ending:{one.name}", daemon=True).start()
+
     def _join(self, hosted: Sequence[_Hosted], share: float) -> bool:
         """Wait for threads to end; return whether all did."""
-        until = self._clock.monotonic() + self._stop_timeout_seconds * share
+        until = self._clock.monotonic() + self.stop_timeout_seconds * share
         for one in hosted:
             if one.thread is not None:
                 one.thread.join(max(0.0, until - self._clock.monotonic()))
         return not any(one.is_alive for one in hosted)
 
+    def _within_bound(self, action: Callable[[], None]) -> None:
+        """Do something that may hang; after its share of the bound it is left to itself."""
+        outcome: list[VmergeError] = []
+
+        def run() -> None:
+            try:
+                action()
+            except VmergeError as error:
+                outcome.append(error)
+
+        thread = threading.Thread(target=run, name=f"storing:{self.workflow}", daemon=True)
+        thread.start()
+        thread.join(self.stop_timeout_seconds * _STORE_SHARE)
+        if thread.is_alive():
+            outcome.append(TargetError("the target does not answer"))
+        if outcome:
+            raise TargetError(
+                f"the streams have ended, but that they are stopped could not be stored: {outcome[0].message}",
+                hint="Stop them again when the target answers; or they run again with the next daemon.",
+            ) from outcome[0]
+
+    def _store_stopped(self, names: Iterable[str]) -> None:
+        for name in names:
+            if self._hosted[name].is_entered:
+                self._assembly.write(name, StreamState.STOPPED, _BY_OPERATOR)
+            self.board.update(name, state=StreamState.STOPPED, message=_BY_OPERATOR)
+            logger.info("%s", _BY_OPERATOR, extra={"stream": name})
+
     # In the stream's own thread
 
     def _host(self, hosted: _Hosted) -> None:
         """Run players until the stream is told to stop or fails for good."""
-        attempt = 0
-        after_conflict = False
-        position = GtidSet()
+        logger.info("starting", extra={"stream": hosted.name})
+        restarts = _Restarts()
         while not hosted.stop.is_set():
-            try:
-                if not self._may_run(hosted):
-                    return
-                hosted.parts = self._assembly.build(
-                    hosted.name,
-                    self.board,
-                    after_conflict=after_conflict,
-                    accepted_schema_changes=hosted.accepted_schema_changes,
-                )
-                hosted.parts.player.run(hosted.stop)
-                return
-            except VmergeError as error:
-                failure = error
-            except Exception as error:
-                logger.exception("internal error", extra={"stream": hosted.name})
-                failure = VmergeError(f"internal error: {type(error).__name__}: {error}")
-            player = hosted.parts.player if hosted.parts is not None else None
-            moved = player is not None and player.position != position
-            if player is not None:
-                after_conflict = player.has_conflict
-                position = player.position
-            if hosted.stop.is_set():
-                return
+            failure = self._run_player(hosted, restarts)
+            if failure is None or hosted.stop.is_set():
+                break
             if failure.verdict is not Verdict.TRANSIENT:
-                self._fail(hosted.name, failure)
-                return
-            attempt = 1 if moved else attempt + 1
-            self._back_off(hosted, failure, attempt)
+                self._fail(hosted, failure)
+                break
+            restarts.learn(hosted.parts.player if hosted.parts is not None else None)
+            self._back_off(hosted, failure, restarts)
+        self.board.update(hosted.name, phase=Phase.IDLE, blocked=None, is_at_head=False)
+
+    def _run_player(self, hosted: _Hosted, restarts: _Restarts) -> VmergeError | None:
+        """Run one player to its end; return what ended it, None if nothing went wrong."""
+        try:
+            if not self._may_run(hosted):
+                return None
+            parts = self._assembly.build(
+                hosted.name,
+                self.board,
+                after_conflict=restarts.after_conflict,
+                accepted_schema_changes=hosted.accepted_schema_changes,
+            )
+            hosted.parts = parts
+            # Whoever stops sets the token first and then looks for the parts: one of both sees the other.
+            if not hosted.stop.is_set():
+                parts.player.run(hosted.stop)
+        except VmergeError as error:
+            return error
+        except Exception as error:
+            logger.exception("internal error", extra={"stream": hosted.name})
+            return VmergeError(f"internal error: {type(error).__name__}: {error}")
+        return None
 
     def _may_run(self, hosted: _Hosted) -> bool:
         """Look at the durable state, entering the stream if there is none; an operator's start overrides it."""
         stored = self._assembly.find(hosted.name)
         if stored is None:
             self._assembly.enter(hosted.name)
+            hosted.is_entered = True
             return True
+        hosted.is_entered = True
         if stored.state is StreamState.RUNNING:
             return True
         if hosted.resumes:
             self._assembly.write(hosted.name, StreamState.RUNNING, "")
             hosted.resumes = False
             return True
-        self.board.update(
-            hosted.name, state=stored.state, phase=Phase.IDLE, message=stored.message, applied=stored.position
-        )
+        logger.info("stays %s: %s", stored.state.value, stored.message, extra={"stream": hosted.name})
+        self.board.update(hosted.name, state=stored.state, message=stored.message, applied=stored.position)
         return False
 
-    def _back_off(self, hosted: _Hosted, failure: VmergeError, attempt: int) -> None:
-        pause = restart_pause(attempt)
-        logger.warning("%s; again in %.1f s", failure.message, pause, extra={"stream": hosted.name})
+    def _back_off(self, hosted: _Hosted, failure: VmergeError, restarts: _Restarts) -> None:
+        pause = restart_pause(restarts.attempt)
+        if restarts.is_news(failure.message, self._clock.monotonic()):
+            logger.warning("%s; trying again", failure.message, extra={"stream": hosted.name})
         progress = self.board.progress(hosted.name)
         counters = replace(progress.counters, restarts=progress.counters.restarts + 1)
         self.board.update(
@@ -270,15 +387,15 @@ class Supervisor:
         )
         hosted.stop.wait(pause)
 
-    def _fail(self, name: str, failure: VmergeError) -> None:
-        message = f"{failure.message} — {failure.hint}"
-        logger.error("%s", message, extra={"stream": name})
-        if not isinstance(failure, Fenced):  # the stored state is the new owner's now
-            self._store_error(name, message)
-        self.board.update(name, state=StreamState.ERROR, phase=Phase.IDLE, message=message)
-
-    def _store_error(self, name: str, message: str) -> None:
-        try:
-            self._assembly.write(name, StreamState.ERROR, message)
-        except VmergeError as error:
-            logger.warning("the error state could not be stored: %s", error.message, extra={"stream": name})
+    def _fail(self, hosted: _Hosted, failure: VmergeError) -> None:
+        message = " — ".join(filter(None, (failure.message, failure.hint)))
+        logger.error("%s", message, extra={"stream": hosted.name})
+        # The row of a stream that was taken over belongs to the daemon that did so.
+        if hosted.is_entered and not isinstance(failure, Fenced):
+            try:
+                self._assembly.write(hosted.name, StreamState.ERROR, message)
+            except Exception as error:  # whatever it is, the board must not go on to say that the stream runs
+                logger.warning("the error state could not be stored: %s", error, extra={"stream": hosted.name})
+        with self._lock:
+            self._failures[hosted.name] = failure
+        self.board.update(hosted.name, state=StreamState.ERROR, message=message)

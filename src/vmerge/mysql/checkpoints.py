@@ -21,6 +21,9 @@ from vmerge.mysql import sql
 ER_NO_SUCH_TABLE = 1146
 ER_BAD_DB = 1049
 
+MESSAGE_CHARACTERS = 8000
+"""Of a message that is stored: some name GTID sets of any length, and a TEXT has 64 KiB."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredStream:
@@ -101,11 +104,11 @@ class ControlTables:
 
     def write_state(self, connection: Connection[Any], stream: str, state: StreamState, message: str) -> None:
         """Store a stream's durable state."""
-        self._run(connection, sql.WRITE_STATE, state.value, message, self._workflow, stream)
+        self._run(connection, sql.WRITE_STATE, state.value, message[:MESSAGE_CHARACTERS], self._workflow, stream)
 
     def append_log(self, connection: Connection[Any], stream: str, kind: str, message: str) -> None:
         """Add an entry to the log and let go of the oldest."""
-        self._run(connection, sql.APPEND_LOG, self._workflow, stream, kind, message)
+        self._run(connection, sql.APPEND_LOG, self._workflow, stream, kind, message[:MESSAGE_CHARACTERS])
         self._run(connection, sql.TRIM_LOG, self._workflow, stream, self._workflow, stream)
 
     def _run(self, connection: Connection[Any], statement: str, *values: Any) -> list[tuple[Any, ...]]:

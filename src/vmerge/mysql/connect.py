@@ -5,6 +5,8 @@ Knows: addresses, accounts, TLS and time-outs. Never knows: what a connection is
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -103,6 +105,17 @@ def connect(endpoint: Endpoint, *, read_timeout_seconds: float, session: Mapping
     return connection
 
 
+def break_off(connection: Connection[Any]) -> None:
+    """Shut a connection's socket, from any thread: a call that hangs on it ends with an error.
+
+    Past the SSL layer, whose own ``shutdown`` would let the reading thread take encrypted bytes for plain ones.
+    """
+    sock = connection._sock  # type: ignore[attr-defined]  # no public way
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
 SHORT_TIMEOUT_SECONDS = 10
 """For the few statements that are not a player's: none of them takes long on a server that answers."""
 
@@ -113,7 +126,7 @@ def short_connection(
 ) -> Iterator[Connection[Any]]:
     """Open a connection for a few statements; errors come out as ``classify`` (``mysql/faults.py``) classes them."""
     connection: Connection[Any] | None = None
-    session: dict[str, str | int] = {"time_zone": "+00:00", "lock_wait_timeout": 5}
+    session: dict[str, str | int] = {"time_zone": "+00:00", "lock_wait_timeout": 3, "innodb_lock_wait_timeout": 3}
     try:
         connection = connect(endpoint, read_timeout_seconds=SHORT_TIMEOUT_SECONDS, session=session)
         yield connection

@@ -7,7 +7,6 @@ or what follows an error. Used by the player through its ``Target`` protocol.
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from vmerge.core.statement import TargetNames
 from vmerge.errors import TargetError, TargetLost
 from vmerge.mysql import sql
 from vmerge.mysql.checkpoints import ControlTables
-from vmerge.mysql.connect import Endpoint, connect, short_connection
+from vmerge.mysql.connect import Endpoint, break_off, connect, short_connection
 from vmerge.mysql.events_applier import EventsApplier
 from vmerge.mysql.faults import commit_fault, target_fault
 
@@ -33,6 +32,7 @@ SESSION: dict[str, str | int] = {
     "innodb_lock_wait_timeout": 1,  # whoever waits in the process gives up its locks first
     "lock_wait_timeout": 5,  # the default is a year
     "unique_checks": 1,  # a merge lives on them
+    "wait_timeout": 30,  # a session whose client vanished without a word holds its locks until then, by default 8 h
 }
 
 
@@ -55,6 +55,7 @@ class MySqlTarget:
         self._applier: EventsApplier | None = None
         self._epoch = 0
         self._is_open = False
+        self._is_interrupted = False
 
     def open(self) -> GtidSet:
         """Connect and take the stream over; return its position.
@@ -65,6 +66,8 @@ class MySqlTarget:
         self.close()
         try:
             self._connection = connect(self._endpoint, read_timeout_seconds=READ_TIMEOUT_SECONDS, session=SESSION)
+            if self._is_interrupted:  # while it was still connecting
+                raise TargetLost(f"{self._endpoint} was interrupted")
             position, self._epoch = self._tables.take_over(self._connection, self._stream)
             self._applier = EventsApplier(self._connection, self._target_name, self._server_id)
         except (MySQLError, OSError) as error:
@@ -121,11 +124,10 @@ class MySqlTarget:
 
     def interrupt(self) -> None:
         """Break a call that hangs, from another thread; it raises ``TargetLost`` or ``CommitUnknown``."""
+        self._is_interrupted = True
         connection = self._connection
-        sock = connection._sock if connection is not None else None  # type: ignore[attr-defined]  # no public way
-        if sock is not None:
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+        if connection is not None:
+            break_off(connection)
 
     def close(self) -> None:
         """Close the connection, if there is one; the server rolls back what was open."""

@@ -7,7 +7,6 @@ Used by the player through its ``Source`` protocol.
 
 from __future__ import annotations
 
-import contextlib
 import select
 import socket
 import ssl
@@ -25,7 +24,7 @@ from vmerge.core.events import SourceItem
 from vmerge.core.position import GtidSet
 from vmerge.errors import CorruptEvent, PositionPurged, SourceLost, SourceRejected, VmergeError
 from vmerge.mysql import sql
-from vmerge.mysql.connect import Endpoint, connect, short_connection
+from vmerge.mysql.connect import Endpoint, break_off, connect, short_connection
 from vmerge.mysql.faults import source_fault
 
 HEARTBEAT_SECONDS = 1.0
@@ -54,6 +53,7 @@ class DumpSource:
         self._surroundings = surroundings
         self._connection: Connection[Any] | None = None
         self._socket: socket.socket | None = None
+        self._is_interrupted = False
         self._decoder = BinlogDecoder(surroundings)
         self._packets = _Packets()
         self._failure: VmergeError | None = None
@@ -69,6 +69,8 @@ class DumpSource:
         self.close()
         try:
             self._connection = connect(self._endpoint, read_timeout_seconds=SILENCE_SECONDS, session={})
+            if self._is_interrupted:  # while it was still connecting
+                raise SourceLost(f"{self._endpoint} was interrupted")
             self._require_binlogs(position)
             self._start_dump(position)
         except (MySQLError, OSError) as error:
@@ -166,12 +168,11 @@ class DumpSource:
         raise source_fault(OperationalError(errno, text), f"reading the binlog of {self._endpoint}")
 
     def interrupt(self) -> None:
-        """Break a read that hangs, from another thread; the read raises ``SourceLost``."""
-        sock = self._socket
-        if sock is not None:
-            with contextlib.suppress(OSError):
-                # Past TLS, whose own shutdown would take the session away from the thread that reads.
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+        """Break a call that hangs, from another thread; it raises ``SourceLost``."""
+        self._is_interrupted = True
+        connection = self._connection
+        if connection is not None:
+            break_off(connection)
 
     def close(self) -> None:
         """Close the connection, if there is one."""

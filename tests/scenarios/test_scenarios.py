@@ -13,7 +13,7 @@ A story is a folder with a ``story.yaml``:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,13 @@ import yaml
 from vmerge.assembly import WorkflowAssembly
 from vmerge.board import Board
 from vmerge.config import load_workflow
+from vmerge.core.conflict import Limits
+from vmerge.core.events import Heartbeat, SourceItem
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import VmergeError
 from vmerge.lab.servers import Server
+from vmerge.mysql.source import DumpSource
 from vmerge.player import Player
 from vmerge.stopping import StopToken, SystemClock
 
@@ -35,6 +38,38 @@ pytestmark = pytest.mark.server
 
 STORIES = sorted(path.parent.name for path in Path(__file__).parent.glob("*/story.yaml"))
 STEPS = 2000
+CONFLICT_TIMEOUT_SECONDS = 2.0
+
+
+class WholeSource:
+    """Reads up to the shard's head at once, so that a story, not the network, says what comes together."""
+
+    def __init__(self, source: DumpSource, shard: Server) -> None:
+        self._source = source
+        self._shard = shard
+        self._position = GtidSet()
+
+    def open(self, position: GtidSet) -> None:
+        self._position = position
+        self._source.open(position)
+
+    def read(self) -> Sequence[SourceItem]:
+        head = _executed(self._shard)
+        items = list(self._source.read())
+        while not self._advance(items).includes(head):
+            items += self._source.read()
+        self._position = self._advance(items)
+        return items
+
+    def _advance(self, items: Sequence[SourceItem]) -> GtidSet:
+        return self._position.advanced([item.gtid for item in items if not isinstance(item, Heartbeat)])
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def _executed(server: Server) -> GtidSet:
+    return GtidSet.parse(server.query("SELECT @@GLOBAL.gtid_executed")[0][0])
 
 
 @dataclass
@@ -72,10 +107,7 @@ class Stage:
     def finish(self) -> None:
         """Step all players in turn until each is at its shard's head."""
         stop = StopToken()
-        heads = {
-            name: GtidSet.parse(shard.query("SELECT @@GLOBAL.gtid_executed")[0][0])
-            for name, shard in self.shards.items()
-        }
+        heads = {name: _executed(shard) for name, shard in self.shards.items()}
         for _ in range(STEPS):
             behind = [name for name, player in self.players.items() if not player.position.includes(heads[name])]
             if not behind:
@@ -96,10 +128,7 @@ def _workflow_text(stage_servers: dict[str, Server], target: Server, database: s
         for name, shard in stage_servers.items()
     }
     control = {"control_database": f"{database}_control"}
-    limits = {"conflict_timeout_seconds": 2}
-    return yaml.safe_dump(
-        {"workflow": "story", "target": {**server(target), **control}, "streams": streams, "limits": limits}
-    )
+    return yaml.safe_dump({"workflow": "story", "target": {**server(target), **control}, "streams": streams})
 
 
 @pytest.fixture
@@ -123,8 +152,16 @@ def stage(
     for name in shards:
         board.update(name, state=StreamState.RUNNING, phase=Phase.STREAMING)
         parts = assembly.build(name, board, after_conflict=False, accepted_schema_changes=frozenset())
-        players[name] = parts.player
-        parts.player.open()
+        players[name] = Player(
+            name,
+            WholeSource(parts.source, shards[name]),
+            parts.target,
+            board,
+            limits=Limits(100, CONFLICT_TIMEOUT_SECONDS),
+            clock=SystemClock(),
+            concerns=lambda _: True,
+        )
+        players[name].open()
     yield Stage(shards, target, database, board, players)
     for player in players.values():
         player.close()

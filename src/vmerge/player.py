@@ -38,6 +38,9 @@ from vmerge.stopping import Clock, StopToken
 IDLE_SAVE_SECONDS = 2.0
 """How often a position is stored that moved without any row for the target."""
 
+KEEP_ALIVE_SECONDS = 10.0
+"""How often a position is stored that did not move: a target may end sessions that say nothing for longer."""
+
 
 class Source(Protocol):
     """Where a stream's items come from."""
@@ -189,8 +192,8 @@ class Player:
             self._reporter.received()
 
     def _save_if_due(self) -> None:
-        due = self._clock.monotonic() - self._saved_at >= IDLE_SAVE_SECONDS
-        if self._is_position_unsaved and due:
+        period = IDLE_SAVE_SECONDS if self._is_position_unsaved else KEEP_ALIVE_SECONDS
+        if self._clock.monotonic() - self._saved_at >= period:
             self._save()
 
     def _save(self) -> None:

@@ -27,7 +27,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class ProgramFailed(VmergeError):
     """A program ended with an error, or did not end."""
 
-    hint = "Its own words are above; run it by hand to see more."
+    default_hint = "These are its own last words."
 
 
 class Program:
@@ -81,6 +81,14 @@ class Program:
         except subprocess.TimeoutExpired:
             self.kill()
             return self._process.wait()
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait so long at most, and return whether it has ended; it is left alone otherwise."""
+        try:
+            self._process.wait(max(0.0, seconds))
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def kill(self) -> None:
         """End it without a chance to clean up."""

@@ -91,7 +91,7 @@ class ShardWriter:
         self._residents: list[int] = []
         self._burst = 0
         self._steps = (self._insert, self._update, self._delete, self._order, self._move, self._bulk)
-        self._weights = (28, 36, 9, 14, 12, 0.4)
+        self._weights = (30, 40, 10, 14, 6, 0.4)
 
     def open(self, stop: threading.Event) -> None:
         """Connect and learn which rows may move."""

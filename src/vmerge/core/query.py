@@ -26,6 +26,8 @@ _STATUS_TEXTS = frozenset({2, 6})
 
 _CREATE_WITH_ROWS = re.compile(rb"\s*CREATE\s.*\sSTART\s+TRANSACTION\s*$", re.IGNORECASE | re.DOTALL)
 
+_FIRST_WORD = re.compile(rb"\s*([A-Za-z]{1,20})")
+
 # Numbers of collations by character set, in Python's name. In these sets ASCII text is itself.
 _CODECS = {
     number: codec
@@ -86,8 +88,9 @@ class Query(NamedTuple):
 
     @property
     def first_word(self) -> str:
-        """The first word in upper case, cut; the rest may hold row values."""
-        return (self.statement.split(None, 1) or [b"?"])[0][:16].decode("ascii", "replace").upper()
+        """The letters in front, in upper case; what follows may hold row values. A question mark if there are none."""
+        match = _FIRST_WORD.match(self.statement)
+        return match[1].decode("ascii").upper() if match is not None else "?"
 
 
 def read_query(event: bytes, end: int | None) -> Query:

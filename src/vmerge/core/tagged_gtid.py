@@ -61,6 +61,8 @@ def read_tagged_gtid(body: bytes) -> tuple[Gtid, int]:
         elif field == _TAG:
             size, offset = read_varlen(body, offset)
             tag, offset = body[offset : offset + size].decode("latin-1"), offset + size
+            if offset > len(body):
+                raise CorruptEvent("a tagged GTID event is cut")
         elif field > _COMMIT_TIME:
             break
         else:

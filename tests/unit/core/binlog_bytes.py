@@ -14,6 +14,7 @@ import zstandard
 from vmerge.core.binlog import BinlogDecoder, Surroundings
 from vmerge.core.events import RowsEvent, SourceItem, TableMap, Transaction
 from vmerge.core.position import Gtid
+from vmerge.errors import CorruptEvent
 
 SERVER = bytes.fromhex("3e11fa4771ca11e19e33c80aa9429562")
 COMMITTED_AT = 1_700_000_000_123_456
@@ -180,10 +181,13 @@ def decode(
 
 
 def decompress(compressed: bytes | memoryview) -> Iterable[bytes]:
-    """In small pieces, so that events lie across them."""
-    with zstandard.ZstdDecompressor().stream_reader(compressed) as reader:
-        while piece := reader.read(10):
-            yield piece
+    """In small pieces, so that events lie across them; otherwise as the real one."""
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(compressed) as reader:
+            while piece := reader.read(10):
+                yield piece
+    except zstandard.ZstdError as error:
+        raise CorruptEvent(str(error)) from error
 
 
 def gtid(number: int, tag: str = "") -> Gtid:

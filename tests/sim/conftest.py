@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests.sim.search import Tally
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-CI = settings(max_examples=600, derandomize=True, deadline=None, suppress_health_check=_SLOW, database=None)
+CI = settings(max_examples=500, derandomize=True, deadline=None, suppress_health_check=_SLOW, database=None)
 LONG = settings(max_examples=30_000, deadline=None, suppress_health_check=_SLOW, print_blob=True)
 
 _tallies = pytest.StashKey[dict[str, Tally]]()

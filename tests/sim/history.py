@@ -27,6 +27,8 @@ class History:
     streams: tuple[tuple[Work, ...], ...]
     initial: tuple[Work, ...] = ()
     """The rows of each shard before its first transaction, as inserts; these are on the target already."""
+    order: tuple[int, ...] = ()
+    """The stream of each transaction in a real order that was legal, if one is known."""
     _states: dict[tuple[int, int], dict[RowKey, Row]] = field(default_factory=dict, compare=False, repr=False)
     _steps: dict[tuple[Vector, int], bool] = field(default_factory=dict, compare=False, repr=False)
 
@@ -142,7 +144,8 @@ def from_real_order(
     works: list[list[Work]] = [[] for _ in range(streams)]
     for stream, work in events:
         works[stream].append(work)
-    history = History(tables, tuple(tuple(stream) for stream in works), initial)
+    order = tuple(stream for stream, _ in events)
+    history = History(tables, tuple(tuple(stream) for stream in works), initial, order)
     vector = list(history.start)
     for stream, work in events:
         assert history.can_step(tuple(vector), stream), f"not legal at the sources: {work}"

@@ -12,8 +12,9 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.sim.ends import Fault
 from tests.sim.history import History, Vector
-from tests.sim.world import Fault, Settings, World, fingerprint
+from tests.sim.world import Settings, World, fingerprint
 
 from vmerge.errors import ConflictUnresolved
 
@@ -92,7 +93,7 @@ class Search:
             raise AssertionError(f"{error!r} in {self.history} with {self.settings} after {path}") from error
 
     def _is_dead(self, world: World) -> bool:
-        return self.history.is_dead(world.vector) and not world.database.open
+        return world.is_dead and not world.database.open
 
     def _check_no_trap(
         self, paths: dict[Hashable, list[str]], came_from: dict[Hashable, set[Hashable]], ends: dict[Hashable, Vector]
@@ -116,7 +117,7 @@ def finish(world: World, *, limit: int = 10_000) -> None:
     """
     for _ in range(limit):
         unfinished = world.unfinished()
-        is_hopeless = world.history.is_dead(world.vector) and any(s.failure for s in world.streams.values())
+        is_hopeless = world.is_dead and any(s.failure for s in world.streams.values())
         if not unfinished or is_hopeless:
             return
         awake = [name for name in unfinished if not world.is_asleep(name)]
@@ -134,9 +135,7 @@ def assert_ends_well(world: World) -> None:
     assert not world.database.open
     if failures:
         assert all(isinstance(failure, ConflictUnresolved) for failure in failures)
-        assert world.history.is_dead(world.vector), (
-            f"gave up at {world.vector} of {world.history} though one could go on"
-        )
+        assert world.is_dead, f"gave up at {world.vector} of {world.history} though one could go on"
     else:
         assert not world.unfinished()
         assert world.database.rows == world.history.union(world.history.end)

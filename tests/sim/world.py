@@ -166,6 +166,12 @@ class World:
         """How many transactions of each stream are on the target, as the checkpoints say."""
         return tuple(self.database.checkpoints[name].count() for name in self.streams)
 
+    @property
+    def is_dead(self) -> bool:
+        """Tell whether no stream can go on by a single transaction. One without rows may be passed but not stored."""
+        passed = tuple(stream.player.position.count() for stream in self.streams.values())
+        return self.history.is_dead(passed)
+
     def is_asleep(self, name: str) -> bool:
         """Tell whether a stream waits, its time is not over and no sibling has moved."""
         sleep = self.streams[name].sleep

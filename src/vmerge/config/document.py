@@ -60,7 +60,10 @@ def parse_document(text: str) -> Document:
     Raises:
         DocumentError: it is not valid, or of a kind that is refused.
     """
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.YAMLError as error:
+        raise DocumentError("is not valid YAML: it holds control characters", line=None) from error
     try:
         root = loader.get_single_node()
         builder = _Builder(loader)

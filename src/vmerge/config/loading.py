@@ -33,6 +33,19 @@ _MODELS: dict[DocumentPlace, type[BaseModel]] = {
 }
 """The model at each place; ``*`` stands for a stream's name."""
 
+_PLAIN_WORDS = {
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "string_type": "must be text; a number in its place stands in quotes",
+    "string_too_short": "must not be empty",
+    "dict_type": "must be a mapping of keys",
+    "model_type": "must be a mapping of keys",
+    "tuple_type": "must be a list",
+    "too_short": "must not be empty",
+}
+"""What pydantic says in the words of Python, by the type of its error."""
+
 
 def load_workflow(path: Path, environment: Mapping[str, str] | None = None) -> Workflow:
     """Load and validate one workflow file and the secrets it names; ``environment`` is the process's by default.
@@ -137,8 +150,8 @@ def _put_into_words(document: Document, details: ErrorDetails) -> _Finding:
             return _Finding(False, line, f"{shown}: {context['text']}", context["hint"])
         case "string_pattern_mismatch":  # the value is not shown: it may be a password in the wrong place
             return _Finding(False, line, f"{shown} has characters that are not allowed, or too many", _describe(place))
-    message = details["msg"][0].lower() + details["msg"][1:]
-    return _Finding(False, line, f"{shown}: {message}", _describe(place))
+    plain = _PLAIN_WORDS.get(kind) or details["msg"].replace("Input should", "must")
+    return _Finding(False, line, f"{shown} {plain}", _describe(place))
 
 
 def _show(place: DocumentPlace) -> str:

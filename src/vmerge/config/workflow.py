@@ -28,6 +28,7 @@ from vmerge.config.secrets import secret_from_environment, secret_from_file
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import Start, StartAt, StreamRules, TablePattern
 from vmerge.mysql.connect import Endpoint, Tls, TlsMode
+from vmerge.mysql.preflight import StreamFacts, WorkflowFacts
 
 SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
 
@@ -332,3 +333,16 @@ class Workflow(_Model):
     def rules(self, stream: str) -> StreamRules:
         """Return which tables one stream carries."""
         return StreamRules.build(self.streams[stream].databases, self.tables)
+
+    @property
+    def facts(self) -> WorkflowFacts:
+        """What preflight must know of this workflow."""
+        return WorkflowFacts(
+            workflow=self.workflow,
+            target=self.target_endpoint,
+            control_database=self.target.control_database,
+            streams=tuple(
+                StreamFacts(name, self.source_endpoint(name), self.rules(name), stream.start)
+                for name, stream in self.streams.items()
+            ),
+        )

@@ -46,7 +46,7 @@ class TableMap:
     names: tuple[str, ...]
     """Empty unless the source writes full metadata."""
     unsigned: tuple[bool, ...] | None
-    """One flag a column; False for columns that are not numbers. None when the source does not send it."""
+    """One flag a column; True for YEAR, False for what is no number. None when the source does not send it."""
     collation_ids: tuple[int | None, ...] | None = None
     """One a column; None for columns that have none, and for ENUM and SET without full metadata."""
     labels: tuple[tuple[bytes, ...] | None, ...] | None = None

@@ -7,10 +7,15 @@ Source: mysql::binlog::event::Table_map_event, "Table_map_event::Optional_metada
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence, Set
+from enum import IntEnum
+from typing import TypeVar
 
+from vmerge.core.column_types import CHARACTER_TYPES, NUMERIC_TYPES, ColumnShape, ColumnType, column_shapes
 from vmerge.core.events import TableMap
 from vmerge.errors import CorruptEvent
+
+_Value = TypeVar("_Value")
 
 
 class _Field(IntEnum):
@@ -29,6 +34,15 @@ class _Field(IntEnum):
     ENUM_AND_SET_COLUMN_CHARSET = 11
     COLUMN_VISIBILITY = 12
     VECTOR_DIMENSIONALITY = 13
+
+
+_ENUM_AND_SET = frozenset({ColumnType.ENUM, ColumnType.SET})
+_COLLATED: dict[int, frozenset[ColumnType]] = {
+    _Field.DEFAULT_CHARSET: CHARACTER_TYPES,
+    _Field.COLUMN_CHARSET: CHARACTER_TYPES,
+    _Field.ENUM_AND_SET_DEFAULT_CHARSET: _ENUM_AND_SET,
+    _Field.ENUM_AND_SET_COLUMN_CHARSET: _ENUM_AND_SET,
+}
 
 
 def read_length(data: bytes, offset: int) -> tuple[int, int]:
@@ -54,7 +68,7 @@ def read_table_map(body: bytes) -> TableMap:
     """
     try:
         return _read_table_map(body)
-    except (IndexError, UnicodeDecodeError) as error:
+    except (IndexError, ValueError) as error:
         raise CorruptEvent(f"a table map event is not readable: {error}") from error
 
 
@@ -72,9 +86,12 @@ def _read_table_map(body: bytes) -> TableMap:
     offset += (count + 7) // 8
     if offset > len(tail):
         raise CorruptEvent(f"the table map of {database}.{table} is cut")
-    optional = OptionalFields(real_types(types, metadata))
-    for field, value in _optional_fields(tail, offset):
-        optional.take(field, value)
+    columns = _Columns(column_shapes(types, metadata) or ())
+    if columns.shapes:
+        for field, value in _optional_fields(tail, offset):
+            columns.take(field, value)
+        if columns.names and len(columns.names) != count:
+            raise CorruptEvent(f"the table map of {database}.{table} has another count of names than of columns")
     return TableMap(
         database,
         table,
@@ -83,15 +100,102 @@ def _read_table_map(body: bytes) -> TableMap:
         metadata,
         nullable,
         tail,
-        optional.names,
-        optional.unsigned,
-        optional.collation_ids,
-        optional.labels,
-        optional.primary_key,
-        optional.visible,
-        optional.geometries,
-        optional.dimensions,
+        columns.names,
+        columns.unsigned,
+        columns.collation_ids(),
+        columns.labels(),
+        columns.primary_key,
+        columns.visible,
+        columns.geometries,
+        columns.dimensions,
     )
+
+
+class _Columns:
+    """The optional metadata of one table map, spread over all columns.
+
+    The event numbers the columns of each kind by themselves: the third bit of the signedness is that of the third
+    numeric column.
+    """
+
+    def __init__(self, shapes: Sequence[ColumnShape]) -> None:
+        self.shapes = shapes
+        self.names: tuple[str, ...] = ()
+        self.unsigned: tuple[bool, ...] | None = None
+        self.primary_key: tuple[int, ...] | None = None
+        self.visible: tuple[bool, ...] | None = None
+        self.geometries: tuple[int | None, ...] | None = None
+        self.dimensions: tuple[int | None, ...] | None = None
+        self._collation_ids: dict[int, int] = {}
+        self._labels: dict[int, tuple[bytes, ...]] = {}
+
+    def collation_ids(self) -> tuple[int | None, ...] | None:
+        return self._spread(self._collation_ids) if self._collation_ids else None
+
+    def labels(self) -> tuple[tuple[bytes, ...] | None, ...] | None:
+        return self._spread(self._labels) if self._labels else None
+
+    def take(self, field: int, value: bytes) -> None:
+        """Read one field. One that is not known here is left alone: what it says is more than we ask."""
+        match field:
+            case _Field.DEFAULT_CHARSET | _Field.ENUM_AND_SET_DEFAULT_CHARSET:
+                self._take_default_collation(_COLLATED[field], value)
+            case _Field.COLUMN_CHARSET | _Field.ENUM_AND_SET_COLUMN_CHARSET:
+                self._collation_ids.update(self._numbers(_COLLATED[field], value))
+            case _Field.ENUM_LABELS | _Field.SET_LABELS:
+                kind = ColumnType.ENUM if field == _Field.ENUM_LABELS else ColumnType.SET
+                self._take_labels(self._indexes({kind}), value)
+            case _Field.SIMPLE_PRIMARY_KEY:
+                self.primary_key = tuple(_read_numbers(value))
+            case _Field.PRIMARY_KEY_WITH_PREFIX:
+                self.primary_key = tuple(_read_numbers(value)[::2])  # each index is followed by a length
+            case _:
+                self._take_plain(field, value)
+
+    def _take_plain(self, field: int, value: bytes) -> None:
+        match field:
+            case _Field.SIGNEDNESS:
+                indexes = self._indexes(NUMERIC_TYPES)
+                bits = dict(zip(indexes, _read_bits(value, len(indexes)), strict=True))
+                self.unsigned = tuple(bits.get(index, False) for index in range(len(self.shapes)))
+            case _Field.COLUMN_NAME:
+                self.names = tuple(name.decode("utf-8") for name in _read_texts(value))
+            case _Field.COLUMN_VISIBILITY:
+                self.visible = _read_bits(value, len(self.shapes))
+            case _Field.GEOMETRY_TYPE:
+                self.geometries = self._spread(self._numbers({ColumnType.GEOMETRY}, value))
+            case _Field.VECTOR_DIMENSIONALITY:
+                self.dimensions = self._spread(self._numbers({ColumnType.VECTOR}, value))
+
+    def _indexes(self, types: Set[ColumnType]) -> list[int]:
+        return [index for index, shape in enumerate(self.shapes) if shape.type in types]
+
+    def _numbers(self, types: Set[ColumnType], value: bytes) -> dict[int, int]:
+        indexes, numbers = self._indexes(types), _read_numbers(value)
+        if len(indexes) != len(numbers):
+            raise CorruptEvent("the optional metadata of a table map event has another count of columns")
+        return dict(zip(indexes, numbers, strict=True))
+
+    def _take_default_collation(self, types: Set[ColumnType], value: bytes) -> None:
+        """Read the collation of most columns, then index and collation of each other one."""
+        default, *others = _read_numbers(value)
+        indexes = self._indexes(types)
+        self._collation_ids.update(dict.fromkeys(indexes, default))
+        for index, collation_id in zip(others[::2], others[1::2], strict=True):
+            self._collation_ids[indexes[index]] = collation_id
+
+    def _take_labels(self, indexes: list[int], value: bytes) -> None:
+        offset = 0
+        for index in indexes:
+            count, offset = read_length(value, offset)
+            labels = []
+            for _ in range(count):
+                label, offset = _read_text(value, offset)
+                labels.append(label)
+            self._labels[index] = tuple(labels)
+
+    def _spread(self, values: Mapping[int, _Value]) -> tuple[_Value | None, ...]:
+        return tuple(values.get(index) for index in range(len(self.shapes)))
 
 
 def _read_name(body: bytes, offset: int) -> tuple[str, int]:
@@ -111,3 +215,33 @@ def _optional_fields(tail: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
             raise CorruptEvent("the optional metadata of a table map event is cut")
         yield field, tail[start : start + size]
         offset = start + size
+
+
+def _read_numbers(value: bytes) -> list[int]:
+    numbers = []
+    offset = 0
+    while offset < len(value):
+        number, offset = read_length(value, offset)
+        numbers.append(number)
+    return numbers
+
+
+def _read_text(value: bytes, offset: int) -> tuple[bytes, int]:
+    length, start = read_length(value, offset)
+    if start + length > len(value):
+        raise CorruptEvent("a text in the optional metadata of a table map event is cut")
+    return value[start : start + length], start + length
+
+
+def _read_texts(value: bytes) -> list[bytes]:
+    texts = []
+    offset = 0
+    while offset < len(value):
+        text, offset = _read_text(value, offset)
+        texts.append(text)
+    return texts
+
+
+def _read_bits(value: bytes, count: int) -> tuple[bool, ...]:
+    """Read ``count`` bits, most significant first."""
+    return tuple(bool(value[index // 8] & (0x80 >> index % 8)) for index in range(count))

@@ -6,6 +6,8 @@ that come from a workflow are quoted with ``quoted``; values are always paramete
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 def quoted(name: str) -> str:
     """Quote one identifier."""
@@ -101,5 +103,83 @@ DELETE FROM {control}.log WHERE workflow = %s AND stream = %s AND id < (
 
 TARGET_FACTS = "SELECT @@SESSION.rbr_exec_mode, @@GLOBAL.max_allowed_packet"
 
+KILL_QUERY = "KILL QUERY {id}"
+
 AUTOMATIC_GTID = "SET gtid_next = 'AUTOMATIC'"
 """Needed after a format description was sent with BINLOG (else error 1782)."""
+
+
+# Schemas (mysql/schemas.py). Statistics of tables are left out: they alone make these views slow and stale.
+
+SHOW_GENERATED_KEYS = "SET SESSION show_gipk_in_create_table_and_information_schema = ON"
+"""Let the schema views show invisible primary keys that the server made by itself (8.0.30 and later)."""
+
+READ_COLLATIONS = "SELECT collation_name, id FROM information_schema.collations"
+"""The number of each collation, as table maps carry it."""
+
+READ_TABLES = (
+    "SELECT table_schema, table_name, engine FROM information_schema.tables "
+    "WHERE table_schema IN %s AND table_type = 'BASE TABLE' ORDER BY table_schema, table_name"
+)
+"""The base tables of some databases."""
+
+READ_COLUMNS = (
+    "SELECT table_schema, table_name, column_name, ordinal_position, column_type, is_nullable, "
+    "character_octet_length, character_set_name, collation_name, extra, generation_expression, srs_id "
+    "FROM information_schema.columns WHERE table_schema IN %s ORDER BY table_schema, table_name, ordinal_position"
+)
+"""Their columns, in order."""
+
+READ_UNIQUE_KEYS = (
+    "SELECT table_schema, table_name, index_name, column_name, expression, sub_part "
+    "FROM information_schema.statistics WHERE table_schema IN %s AND non_unique = 0 "
+    "ORDER BY table_schema, table_name, index_name, seq_in_index"
+)
+"""The parts of their unique keys, in order."""
+
+READ_FOREIGN_KEYS = (
+    "SELECT table_schema, table_name, constraint_name, column_name, "
+    "referenced_table_schema, referenced_table_name, referenced_column_name "
+    "FROM information_schema.key_column_usage WHERE table_schema IN %s AND referenced_table_name IS NOT NULL "
+    "ORDER BY table_schema, table_name, constraint_name, ordinal_position"
+)
+"""The columns of their foreign keys, in order."""
+
+READ_FOREIGN_KEY_RULES = (
+    "SELECT constraint_schema, table_name, constraint_name, delete_rule, update_rule "
+    "FROM information_schema.referential_constraints WHERE constraint_schema IN %s"
+)
+"""What their foreign keys do when a parent changes."""
+
+READ_TRIGGERS = (
+    "SELECT DISTINCT event_object_schema, event_object_table FROM information_schema.triggers "
+    "WHERE event_object_schema IN %s"
+)
+"""The tables that have triggers, as far as the account may see them."""
+
+
+def encode_labels(charsets: Iterable[str]) -> str:
+    """Make the statement that returns each of its parameters in a character set, as bytes."""
+    return "SELECT " + ", ".join(f"CAST(CONVERT(%s USING {quoted(charset)}) AS BINARY)" for charset in charsets)
+
+
+# Preflight (mysql/preflight*.py). Nothing here changes anything.
+
+READ_VARIABLES = "SHOW VARIABLES WHERE variable_name IN %s"
+"""Those of the variables that this server has."""
+
+PROBE_TABLE = "vmerge_probe"
+"""A table that nobody has. A server that lacks a privilege says so before it says that there is no such table, so
+these statements tell about privileges, roles and wildcards included, and can never change anything."""
+
+PROBES = {
+    "SELECT": "SELECT 1 FROM {table} LIMIT 0",
+    "INSERT": "EXPLAIN INSERT INTO {table} VALUES ()",
+    "UPDATE": "EXPLAIN UPDATE {table} SET a = NULL",
+    "DELETE": "EXPLAIN DELETE FROM {table}",
+    "CREATE": "CREATE TABLE {table} (a INT, a INT)",
+}
+"""What tells whether an account has a privilege on a database. The CREATE fails on its two columns of one name."""
+
+PROBE_REPLICATION_SLAVE = ("SHOW REPLICAS", "SHOW SLAVE HOSTS")
+"""Needs the same privilege as a dump: as versions from 8.0.22 on call it, and as earlier ones do."""

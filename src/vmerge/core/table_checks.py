@@ -1,0 +1,203 @@
+"""Whether the tables of the shards and of the target fit together, by their descriptions.
+
+Knows: what a merge of row events needs of tables. Never knows: how the descriptions were read. Used by
+``mysql/preflight.py``.
+
+Foreign keys that cascade
+-------------------------
+Up to MySQL 9.5 InnoDB deletes and changes the children by itself and writes nothing about it to the binlog, so the
+target must do the same with the same foreign key. From 9.6 on (unless innodb_native_foreign_keys=ON) the source
+writes the children's rows in front of the parent's, and the target's own cascade finds nothing left to do. Either
+way a cascade that only the target has would change rows that the source kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from vmerge.core.findings import Finding, error, warning
+from vmerge.core.rules import StreamRules, TableName
+from vmerge.core.schema import ForeignKey, TableSchema, differences, key_differences
+
+TRANSACTIONAL_ENGINE = "InnoDB"
+GENERATED_KEY = "my_row_id"
+"""The name of the invisible primary key that a server makes by itself."""
+
+_Parts = tuple[tuple[str, ...], TableName, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTables:
+    """One source's side: its tables, as far as the rules name their databases."""
+
+    name: str
+    rules: StreamRules
+    tables: Mapping[TableName, TableSchema]
+    logs_cascades: bool
+    """Whether the source writes to its binlog what a foreign key changes."""
+
+    def carried(self) -> Iterator[tuple[TableSchema, TableName]]:
+        """Yield each table that the stream carries, with its name on the target."""
+        for name, schema in self.tables.items():
+            target = self.rules.target_name(*name)
+            if target is not None:
+                yield schema, target
+
+
+def check_tables(
+    streams: Sequence[StreamTables],
+    targets: Mapping[TableName, TableSchema],
+    *,
+    unseen_databases: Set[str] = frozenset(),
+    judge_patterns: bool = True,
+) -> Iterator[Finding]:
+    """Yield what does not fit, over all streams.
+
+    Tables of the target's ``unseen_databases`` are not told as missing. Patterns without a table are told only when
+    every shard could be read.
+    """
+    feeding = Counter(target for stream in streams for _, target in stream.carried())
+    if judge_patterns:
+        yield from _check_patterns(streams)
+    for stream in streams:
+        for source, target_name in stream.carried():
+            where = f"stream {stream.name}, {source.name}"
+            yield from _check_table("source", where, source)
+            target = targets.get(target_name)
+            if target is None:
+                if target_name[0] not in unseen_databases:
+                    yield _missing(where, target_name, targets)
+                continue
+            yield from _check_pair(where, source, target)
+            yield from _check_cascades(where, stream, source, target)
+            if feeding[target_name] > 1:
+                yield from _check_generated_key(where, source)
+    for name in feeding:
+        if name in targets:
+            yield from _check_target(targets[name])
+
+
+def _check_patterns(streams: Sequence[StreamTables]) -> Iterator[Finding]:
+    """Find patterns that no table of any shard matches: most likely misspelt."""
+    carried = {target for stream in streams for _, target in stream.carried()}
+    for pattern in streams[0].rules.patterns if streams else ():
+        if not any(pattern.matches(name) for name in carried):
+            yield error(
+                "pattern-without-table",
+                "workflow",
+                f"the pattern `{pattern.text}` matches no table of any stream",
+                "Correct it, or create the tables first. Patterns are in the target's names.",
+            )
+
+
+def _check_table(side: str, where: str, schema: TableSchema) -> Iterator[Finding]:
+    if schema.engine != TRANSACTIONAL_ENGINE:
+        yield error(
+            "engine",
+            where,
+            f"the {side}'s table {schema.name} has the engine {schema.engine}; only InnoDB's transactions are whole",
+            f"ALTER TABLE {schema.name} ENGINE=InnoDB",
+        )
+    if schema.primary_key is None:
+        yield error(
+            "primary-key",
+            where,
+            f"the {side}'s table {schema.name} has no primary key, so its rows cannot be told apart",
+            "Add a primary key on the shards and on the target.",
+        )
+
+
+def _missing(where: str, name: TableName, targets: Mapping[TableName, TableSchema]) -> Finding:
+    hint = "Create it on the target with the source's definition (SHOW CREATE TABLE)."
+    alike = [schema.name for other, schema in targets.items() if other != name and _folded(other) == _folded(name)]
+    if alike:
+        hint = f"The target has {alike[0]}: names must agree in upper and lower case (see lower_case_table_names)."
+    return error("table-missing", where, f"the target has no table {'.'.join(name)}", hint)
+
+
+def _folded(name: TableName) -> TableName:
+    return name[0].lower(), name[1].lower()
+
+
+def _check_pair(where: str, source: TableSchema, target: TableSchema) -> Iterator[Finding]:
+    found = differences(source, target)
+    if found:
+        yield error(
+            "columns-differ",
+            where,
+            f"the columns are not those of {target.name} on the target: {'; '.join(found)}",
+            "Give both sides the same columns: compare SHOW CREATE TABLE.",
+        )
+    for text in key_differences(source, target):
+        yield warning(
+            "keys-differ",
+            where,
+            text,
+            "A key on the target only may refuse rows that the shards accept; a missing one lets duplicates in.",
+        )
+
+
+def _check_target(target: TableSchema) -> Iterator[Finding]:
+    yield from _check_table("target", "target", target)
+    if target.has_triggers:
+        yield warning(
+            "triggers",
+            "target",
+            f"table {target.name} has triggers; they do not fire for rows that a merge applies",
+            "What they do must be done at the shards, or they can go.",
+        )
+
+
+def _check_generated_key(where: str, source: TableSchema) -> Iterator[Finding]:
+    key = source.primary_key
+    if key is not None and [part.column for part in key.parts] == [GENERATED_KEY]:
+        yield warning(
+            "generated-primary-key",
+            where,
+            f"the primary key is the generated column {GENERATED_KEY}, which every shard counts from 1",
+            "Give the table a primary key that is unique over all shards.",
+        )
+
+
+def _check_cascades(where: str, stream: StreamTables, source: TableSchema, target: TableSchema) -> Iterator[Finding]:
+    """Compare the foreign keys that change rows of this table, in the target's names."""
+    ours = _cascades(source.foreign_keys, lambda name: stream.rules.target_name(*name) or ("", ""))
+    theirs = _cascades(target.foreign_keys, lambda name: name)
+    for parts, rules in theirs.items():
+        if ours.get(parts) != rules:
+            yield error(
+                "cascade-on-target",
+                where,
+                f"a foreign key of {target.name} to {'.'.join(parts[1])} cascades ({_show(rules)}) on the target only",
+                "Give both sides the same foreign key, or let the target's not cascade.",
+            )
+    if stream.logs_cascades:
+        return
+    for parts, rules in ours.items():
+        if theirs.get(parts) != rules:
+            yield error(
+                "cascade-not-logged",
+                where,
+                f"a foreign key cascades ({_show(rules)}), which this source does not write to its binlog, "
+                "and the target does not do the same",
+                "Carry the parent table too, and give the target's table the same foreign key.",
+            )
+
+
+def _cascades(keys: Iterable[ForeignKey], rename: Callable[[TableName], TableName]) -> dict[_Parts, tuple[str, str]]:
+    return {
+        (key.columns, rename(key.parent), key.parent_columns): (_rule(key.on_delete), _rule(key.on_update))
+        for key in keys
+        if key.cascades
+    }
+
+
+def _rule(rule: str) -> str:
+    """NO ACTION is RESTRICT in InnoDB."""
+    return "RESTRICT" if rule == "NO ACTION" else rule
+
+
+def _show(rules: tuple[str, str]) -> str:
+    return f"ON DELETE {rules[0]}, ON UPDATE {rules[1]}"

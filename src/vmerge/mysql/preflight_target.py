@@ -1,0 +1,126 @@
+"""What the target must be.
+
+Knows: the variables and privileges that applying row events needs. Never knows: tables or sources. Used by
+``preflight.py``.
+
+Least privileges of the account on the target, found by trying: REPLICATION_APPLIER on *.*; SELECT, INSERT, UPDATE and
+DELETE on each database that is merged into; CREATE, SELECT, INSERT, UPDATE and DELETE on the control database.
+BINLOG itself needs only INSERT, UPDATE or DELETE, as the row says, and fails without a text when they lack (1105);
+SELECT is for the schema and for comparing rows. BINLOG_ADMIN with SESSION_VARIABLES_ADMIN would serve in place of
+REPLICATION_APPLIER, but may do more.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+
+from vmerge.core.findings import Finding, error, warning
+from vmerge.core.statement import format_description
+from vmerge.mysql import sql
+from vmerge.mysql.preflight_server import (
+    PRIVILEGE_MISSING,
+    Expectation,
+    ServerView,
+    check_databases,
+    check_privileges,
+    check_variables,
+)
+
+OLDEST_TARGET = (8, 0, 18)
+"""The first that has REPLICATION_APPLIER."""
+
+TARGET_VARIABLES = (
+    "max_allowed_packet",
+    "offline_mode",
+    "rbr_exec_mode",
+    "read_only",
+    "replica_type_conversions",
+    "server_uuid",
+    "slave_type_conversions",
+    "super_read_only",
+)
+
+ROW_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE")
+CONTROL_PRIVILEGES = ("CREATE", *ROW_PRIVILEGES)
+
+PROBE_SERVER_ID = 1
+"""Of the format description that is sent to see whether the account may; no event follows it."""
+
+_EXPECTATIONS: tuple[Expectation, ...] = (
+    (
+        "read-only",
+        "super_read_only",
+        lambda value: value == "OFF",
+        "OFF",
+        "Use the server that takes writes, or SET GLOBAL super_read_only=OFF.",
+    ),
+    (
+        "read-only",
+        "read_only",
+        lambda value: value == "OFF",
+        "OFF",
+        "Use the server that takes writes, or SET GLOBAL read_only=OFF.",
+    ),
+    ("offline", "offline_mode", lambda value: value == "OFF", "OFF", "SET GLOBAL offline_mode=OFF"),
+    (
+        "exec-mode",
+        "rbr_exec_mode",
+        lambda value: value == "STRICT",
+        "STRICT",
+        "SET PERSIST rbr_exec_mode=STRICT: with IDEMPOTENT, missing rows and duplicates pass without a word.",
+    ),
+    (
+        "type-conversions",
+        "replica_type_conversions|slave_type_conversions",
+        lambda value: value == "",
+        "empty",
+        "SET PERSIST replica_type_conversions='': with it, a differing column would change values without a word.",
+    ),
+)
+
+
+def check_target(server: ServerView, user: str, databases: Iterable[str], control_database: str) -> Iterator[Finding]:
+    """Yield what does not fit at the target."""
+    yield from check_variables(server, _EXPECTATIONS)
+    yield from _check_applier_privilege(server, user)
+    needs = {database: ROW_PRIVILEGES for database in databases}
+    yield from check_privileges(server, {**needs, control_database: CONTROL_PRIVILEGES}, user)
+    yield from check_databases(
+        server, needs, "Create it, with its tables, or correct `databases` in the workflow file."
+    )
+
+
+def _check_applier_privilege(server: ServerView, user: str) -> Iterator[Finding]:
+    """Send what every session of a stream begins with: a description of events. Without events it changes nothing."""
+    statement = f"BINLOG '{b64encode(format_description(PROBE_SERVER_ID)).decode()}'"
+    errno = server.errno(statement) or server.errno(sql.AUTOMATIC_GTID)
+    if errno in PRIVILEGE_MISSING:
+        yield error(
+            "privilege",
+            server.where,
+            f"the account {user} lacks REPLICATION_APPLIER",
+            "GRANT REPLICATION_APPLIER ON *.* TO the account.",
+        )
+    elif errno:
+        yield error(
+            "binlog-statement",
+            server.where,
+            f"does not take BINLOG statements (error {errno})",
+            "Use a MySQL server of version 8.0.18 or later as the target.",
+        )
+
+
+def check_packet(server: ServerView, sources: Iterable[ServerView]) -> Iterator[Finding]:
+    """Warn of rows that a source takes and the target would not."""
+    ours = int(server.variables.get("max_allowed_packet", "0"))
+    for source in sources:
+        theirs = int(source.variables.get("max_allowed_packet", "0"))
+        if ours < theirs:
+            yield warning(
+                "max-allowed-packet",
+                server.where,
+                f"max_allowed_packet is {ours}, below the {theirs} of {source.where}: a row of more than "
+                f"{ours // 4 * 3} bytes would stop the stream",
+                "Raise max_allowed_packet on the target, at best to 1G.",
+            )

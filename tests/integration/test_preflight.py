@@ -1,0 +1,418 @@
+"""Preflight on real servers: what fits passes, each misfit is one finding, and nothing is changed by looking."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from vmerge.core.findings import Finding, Findings, Severity
+from vmerge.core.position import GtidSet
+from vmerge.core.rules import Start, StartAt, StreamRules
+from vmerge.errors import PreflightError
+from vmerge.lab.servers import Server
+from vmerge.mysql.checkpoints import ControlTables
+from vmerge.mysql.connect import Endpoint
+from vmerge.mysql.preflight import StreamFacts, WorkflowFacts, examine, require
+
+pytestmark = pytest.mark.server
+
+StartServer = Callable[..., Server]
+
+PASSWORD = "right-password"
+SOURCE_GRANTS = ("REPLICATION SLAVE ON *.*", "SELECT ON `{db}`.*")
+TARGET_GRANTS = (
+    "REPLICATION_APPLIER ON *.*",
+    "SELECT, INSERT, UPDATE, DELETE ON `{db}`.*",
+    "CREATE, SELECT, INSERT, UPDATE, DELETE ON `{db}_control`.*",
+)
+CUSTOMER = "CREATE TABLE {db}.customer (id INT PRIMARY KEY, email VARCHAR(100) UNIQUE, size ENUM('s','m'))"
+WHAT_MAY_CHANGE = "SELECT @@GLOBAL.gtid_executed", "SHOW DATABASES", "SELECT user, host FROM mysql.user ORDER BY 1, 2"
+
+
+class Setting:
+    """Two shards and a target with one account of least privileges each, and the facts of a workflow over them."""
+
+    def __init__(self, database: str, shard_a: Server, shard_b: Server, target: Server) -> None:
+        self.database = database
+        self.account = database
+        self.shard_a, self.shard_b, self.target = shard_a, shard_b, target
+        for server in (shard_a, shard_b, target):
+            self.run(server, "CREATE DATABASE {db}")
+            self.run(server, CUSTOMER)
+            self.make_account(server, TARGET_GRANTS if server is target else SOURCE_GRANTS)
+
+    def run(self, server: Server, *statements: str) -> None:
+        for statement in statements:
+            server.query(statement.replace("{db}", self.database))
+
+    def run_everywhere(self, *statements: str) -> None:
+        for server in (self.shard_a, self.shard_b, self.target):
+            self.run(server, *statements)
+
+    def make_account(self, server: Server, grants: tuple[str, ...]) -> None:
+        self.run(server, f"DROP USER IF EXISTS '{self.account}'@'%%'".replace("%%", "%"))
+        self.run(server, f"CREATE USER '{self.account}'@'%' IDENTIFIED BY '{PASSWORD}'")
+        for grant in grants:
+            self.run(server, f"GRANT {grant} TO '{self.account}'@'%'")
+
+    def endpoint(self, role: str, server: Server) -> Endpoint:
+        return Endpoint(role, server.host, server.port, self.account, PASSWORD)
+
+    def facts(self, *patterns: str, start: Start = StartAt.CURRENT) -> WorkflowFacts:
+        rules = StreamRules.build({self.database: self.database}, patterns or ("*.*",))
+        streams = tuple(
+            StreamFacts(name, self.endpoint(f"stream {name}", server), rules, start)
+            for name, server in (("-80", self.shard_a), ("80-", self.shard_b))
+        )
+        return WorkflowFacts("customers", self.endpoint("target", self.target), f"{self.database}_control", streams)
+
+    def examine(self, facts: WorkflowFacts | None = None) -> Findings:
+        """Examine, and see that this changed no server."""
+        servers = {id(server): server for server in (self.shard_a, self.shard_b, self.target) if server.is_running()}
+        before = [server.query(statement) for server in servers.values() for statement in WHAT_MAY_CHANGE]
+        findings = examine(facts or self.facts())
+        after = [server.query(statement) for server in servers.values() for statement in WHAT_MAY_CHANGE]
+        assert after == before
+        return findings
+
+    def errors(self, facts: WorkflowFacts | None = None) -> list[Finding]:
+        return list(self.examine(facts).errors)
+
+    def error(self, facts: WorkflowFacts | None = None) -> Finding:
+        errors = self.errors(facts)
+        assert len(errors) == 1, errors
+        return errors[0]
+
+
+@pytest.fixture
+def setting(database: str, shard_a: Server, shard_b: Server, target: Server) -> Iterator[Setting]:
+    """A workflow that can run, on the shared servers."""
+    setting = Setting(database, shard_a, shard_b, target)
+    yield setting
+    setting.run_everywhere(f"DROP USER IF EXISTS '{setting.account}'@'%'")
+
+
+def with_stream(facts: WorkflowFacts, **changes: Any) -> WorkflowFacts:
+    """Change the first stream."""
+    return replace(facts, streams=(replace(facts.streams[0], **changes), *facts.streams[1:]))
+
+
+def test_least_privileges_and_equal_tables_can_run(setting: Setting) -> None:
+    """The documented privileges are enough, and a workflow that fits has no errors."""
+    findings = setting.examine()
+    assert findings.errors == ()
+    assert {finding.id for finding in findings.warnings} <= {"row-metadata"}
+    require(findings)
+    assert findings.as_data()["can_run"] is True
+
+
+def test_a_schema_without_warnings_has_none_but_the_metadata(setting: Setting) -> None:
+    """The default binlog_row_metadata is told with what it costs, once a source."""
+    warnings = setting.examine().warnings
+    assert [(finding.id, finding.where) for finding in warnings] == [
+        ("row-metadata", "stream -80"),
+        ("row-metadata", "stream 80-"),
+    ]
+    assert "FULL" in warnings[0].hint
+
+
+@pytest.mark.parametrize("index", range(len(SOURCE_GRANTS)))
+def test_each_privilege_on_a_source_is_needed_and_named(setting: Setting, index: int) -> None:
+    """Without any one of the documented grants there is one finding that names it."""
+    grants = tuple(grant for number, grant in enumerate(SOURCE_GRANTS) if number != index)
+    setting.make_account(setting.shard_a, grants)
+    error = setting.error()
+    assert (error.id, error.where) == ("privilege", "stream -80")
+    assert ("REPLICATION SLAVE", f"SELECT on `{setting.database}`")[index] in error.text
+    assert "GRANT " in error.hint
+
+
+@pytest.mark.parametrize(
+    ("index", "reduced", "named"),
+    [
+        (0, None, "lacks REPLICATION_APPLIER"),
+        (1, None, "lacks SELECT, INSERT, UPDATE, DELETE on `{db}`"),
+        (1, "SELECT, INSERT, DELETE ON `{db}`.*", "lacks UPDATE on `{db}`"),
+        (2, None, "lacks CREATE, SELECT, INSERT, UPDATE, DELETE on `{db}_control`"),
+        (2, "SELECT, INSERT, UPDATE, DELETE ON `{db}_control`.*", "lacks CREATE on `{db}_control`"),
+    ],
+)
+def test_each_privilege_on_the_target_is_needed_and_named(
+    setting: Setting, index: int, reduced: str | None, named: str
+) -> None:
+    """Without any one of the documented grants, or part of one, there is one finding that names what lacks."""
+    grants = [*TARGET_GRANTS]
+    grants[index : index + 1] = [reduced] if reduced else []
+    setting.make_account(setting.target, tuple(grants))
+    error = setting.error()
+    assert (error.id, error.where) == ("privilege", "target")
+    assert named.replace("{db}", setting.database) in error.text
+
+
+def test_privileges_through_a_role_count(setting: Setting) -> None:
+    """What an account may is what the server says, not what SHOW GRANTS lists."""
+    role = f"{setting.account}_role"
+    setting.run(setting.shard_a, f"CREATE ROLE '{role}'")
+    try:
+        for grant in SOURCE_GRANTS:
+            setting.run(setting.shard_a, f"GRANT {grant} TO '{role}'")
+        setting.make_account(setting.shard_a, ())
+        setting.run(setting.shard_a, f"GRANT '{role}' TO '{setting.account}'@'%'")
+        setting.run(setting.shard_a, f"SET DEFAULT ROLE '{role}' TO '{setting.account}'@'%'")
+        assert setting.errors() == []
+    finally:
+        setting.run(setting.shard_a, f"DROP ROLE '{role}'")
+
+
+def test_a_wrong_password_is_one_finding(setting: Setting) -> None:
+    """A refused account says so once; what cannot be asked is not guessed."""
+    facts = setting.facts()
+    error = setting.error(replace(facts, target=replace(facts.target, password="wrong")))
+    assert (error.id, error.where) == ("access-refused", "target")
+    assert "wrong" not in error.text
+
+
+def test_unreachable_servers_are_one_finding_each(setting: Setting) -> None:
+    """A server that does not answer gives one finding, not one for everything that depends on it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    facts = with_stream(setting.facts(), source=replace(setting.endpoint("stream -80", setting.shard_a), port=port))
+    facts = replace(facts, target=replace(facts.target, port=port))
+    errors = setting.errors(facts)
+    assert [(error.id, error.where) for error in errors] == [("unreachable", "target"), ("unreachable", "stream -80")]
+
+
+@pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.2\r\n", b"5.5.5-10.11.19-MariaDB\0", b""])
+def test_something_that_is_no_mysql_is_unreachable(setting: Setting, greeting: bytes) -> None:
+    """Whatever answers at the address, the examination ends with a finding."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client_port = listening.getsockname()[1]
+        # The kernel accepts the connection; the greeting is sent by a child-free trick: a pre-filled socket pair is
+        # not possible over TCP, so the shortest server there is.
+        import threading
+
+        def answer() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.sendall(greeting)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        facts = setting.facts()
+        error = setting.error(replace(facts, target=replace(facts.target, port=client_port)))
+        thread.join()
+    assert (error.id, error.where) == ("unreachable", "target")
+
+
+def test_tables_that_differ_are_found(setting: Setting) -> None:
+    """Columns, keys and triggers are compared table by table, with both sides in the text."""
+    setting.run(
+        setting.target,
+        "ALTER TABLE {db}.customer MODIFY email VARCHAR(50), DROP KEY email, MODIFY size ENUM('m','s')",
+        "CREATE TRIGGER {db}.t BEFORE INSERT ON {db}.customer FOR EACH ROW SET NEW.email = 'x'",
+        f"GRANT TRIGGER ON `{{db}}`.* TO '{setting.account}'@'%'",
+    )
+    findings = setting.examine()
+    assert [error.id for error in findings.errors] == ["columns-differ", "columns-differ"]
+    error = findings.errors[0]
+    assert error.where == f"stream -80, {setting.database}.customer"
+    assert "column `email`: type varchar(100) at the source, varchar(50) on the target" in error.text
+    assert "column `size`: label 1 is 's' at the source, 'm' on the target" in error.text
+    assert {"keys-differ", "triggers"} <= {warning.id for warning in findings.warnings}
+
+
+def test_missing_tables_are_found(setting: Setting) -> None:
+    """A table that a shard has and the target lacks is one error; another shard without it is none."""
+    setting.run(setting.shard_b, "CREATE TABLE {db}.invoice (id INT PRIMARY KEY)")
+    error = setting.error()
+    assert error.id == "table-missing"
+    assert error.text == f"the target has no table {setting.database}.invoice"
+    setting.run(setting.target, "CREATE TABLE {db}.Invoice (id INT PRIMARY KEY)")
+    assert "upper and lower case" in setting.error().hint
+
+
+def test_a_pattern_must_match(setting: Setting) -> None:
+    """A pattern that matches no table of any shard is most likely misspelt."""
+    error = setting.error(setting.facts("*.customer", f"{setting.database}.order_*"))
+    assert error.id == "pattern-without-table"
+    assert f"`{setting.database}.order_*`" in error.text
+
+
+def test_tables_outside_of_the_patterns_are_not_looked_at(setting: Setting) -> None:
+    """What no pattern names may be as it likes."""
+    setting.run(setting.shard_a, "CREATE TABLE {db}.junk (a INT) ENGINE=MyISAM")
+    assert setting.errors(setting.facts("*.customer")) == []
+
+
+def test_engines_and_primary_keys(setting: Setting) -> None:
+    """Tables without transactions or without a primary key are refused on either side."""
+    setting.run_everywhere("CREATE TABLE {db}.keyless (a INT)", "CREATE TABLE {db}.isam (id INT PRIMARY KEY)")
+    setting.run(setting.shard_a, "ALTER TABLE {db}.isam ENGINE=MyISAM")
+    found = [(error.id, error.where) for error in setting.errors()]
+    database = setting.database
+    assert sorted(found) == sorted(
+        [
+            ("engine", f"stream -80, {database}.isam"),
+            ("primary-key", f"stream -80, {database}.keyless"),
+            ("primary-key", f"stream 80-, {database}.keyless"),
+            ("primary-key", "target"),
+        ]
+    )
+
+
+def test_keys_that_every_shard_counts_are_warned_of(setting: Setting) -> None:
+    """A primary key that the server made by itself collides over shards."""
+    setting.run_everywhere("SET @@SESSION.sql_generate_invisible_primary_key = ON")
+    for server in (setting.shard_a, setting.shard_b, setting.target):
+        with server.connect(setting.database) as connection, connection.cursor() as cursor:
+            cursor.execute("SET @@SESSION.sql_generate_invisible_primary_key = ON")
+            cursor.execute("CREATE TABLE counted (a INT)")
+    findings = setting.examine()
+    assert findings.errors == ()
+    assert [warning.id for warning in findings.warnings].count("generated-primary-key") == 2
+
+
+CHILD = "CREATE TABLE {db}.child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES {db}.customer (id){rule})"
+
+
+def test_cascades_on_the_target_only_are_refused(setting: Setting) -> None:
+    """A target that deletes rows which the source keeps would diverge."""
+    for server in (setting.shard_a, setting.shard_b):
+        setting.run(server, CHILD.replace("{rule}", ""))
+    setting.run(setting.target, CHILD.replace("{rule}", " ON DELETE CASCADE"))
+    errors = setting.errors()
+    assert [error.id for error in errors] == ["cascade-on-target", "cascade-on-target"]
+    assert "ON DELETE CASCADE" in errors[0].text
+
+
+def test_equal_cascades_are_fine(setting: Setting) -> None:
+    """The same foreign key on both sides, with the same rule, is no finding."""
+    setting.run_everywhere(CHILD.replace("{rule}", " ON DELETE CASCADE"))
+    assert setting.errors() == []
+
+
+def test_missing_databases_are_one_finding_each(setting: Setting) -> None:
+    """A database that is not there is told once, not table by table."""
+    facts = setting.facts()
+    rules = StreamRules.build({setting.database: f"{setting.database}_2", f"{setting.database}_1": "x"}, ("*.*",))
+    for server in (setting.shard_a, setting.target):
+        setting.run(server, f"GRANT ALL ON *.* TO '{setting.account}'@'%'")
+    facts = with_stream(facts, rules=rules)
+    found = [(error.id, error.where) for error in setting.errors(facts)]
+    assert found == [("database-missing", "target")] * 2 + [("database-missing", "stream -80")]
+
+
+def test_one_server_under_two_addresses(setting: Setting) -> None:
+    """A shard that is named twice, or is the target, is known by its uuid."""
+    facts = setting.facts()
+    again = replace(facts.streams[1].source, host="localhost", port=setting.shard_a.port)
+    error = setting.error(replace(facts, streams=(facts.streams[0], replace(facts.streams[1], source=again))))
+    assert (error.id, error.where) == ("same-server", "stream 80-")
+    assert "same server as stream -80" in error.text
+
+
+def test_positions_that_the_source_cannot_serve(setting: Setting) -> None:
+    """A start that is purged, or that the source never reached, is refused with the missing set."""
+    executed = GtidSet.parse(setting.shard_a.query("SELECT @@GLOBAL.gtid_executed")[0][0])
+    assert setting.errors(with_stream(setting.facts(), start=executed)) == []
+    stranger = GtidSet.parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5")
+    error = setting.error(with_stream(setting.facts(), start=executed.union(stranger)))
+    assert (error.id, error.where) == ("position-ahead", "stream -80")
+    assert str(stranger) in error.text
+
+
+def test_a_source_as_it_must_not_be(setting: Setting, start_server: StartServer) -> None:
+    """Every variable that matters is checked, and purged binlogs are noticed for stored positions too."""
+    options = {
+        "gtid-mode": "OFF",
+        "enforce-gtid-consistency": "OFF",
+        "binlog-format": "MIXED",
+        "binlog-row-image": "MINIMAL",
+        "binlog-row-value-options": "PARTIAL_JSON",
+        "binlog-row-metadata": "FULL",
+        "log-replica-updates": "OFF",
+        "max-allowed-packet": "256M",
+    }
+    bad = start_server(options=options)
+    setting = Setting(f"{setting.database}_x", bad, setting.shard_b, setting.target)
+    findings = setting.examine()
+    assert {(error.id, error.where) for error in findings.errors} == {
+        (id, "stream -80") for id in ("gtid-mode", "gtid-consistency", "binlog-format", "row-image")
+    }
+    assert {(warning.id, warning.where) for warning in findings.warnings} == {
+        ("partial-json", "stream -80"),
+        ("replica-updates", "stream -80"),
+        ("row-metadata", "stream 80-"),
+        ("max-allowed-packet", "target"),
+    }
+    setting.run(setting.shard_b, f"DROP USER '{setting.account}'@'%'")
+    setting.run(setting.target, f"DROP USER '{setting.account}'@'%'")
+
+
+def test_purged_binlogs_are_noticed(setting: Setting, start_server: StartServer) -> None:
+    """A stream that is behind what its source still has cannot go on, whether by its start or by its checkpoint."""
+    source = start_server()
+    setting = Setting(f"{setting.database}_x", source, setting.shard_b, setting.target)
+    position = GtidSet.parse(source.query("SELECT @@GLOBAL.gtid_executed")[0][0])
+    setting.run(source, "INSERT INTO {db}.customer VALUES (1, 'a', 's')", "FLUSH BINARY LOGS")
+    file = source.query("SHOW BINARY LOG STATUS")[0][0]
+    source.query(f"PURGE BINARY LOGS TO '{file}'")
+    assert setting.error(with_stream(setting.facts(), start=position)).id == "position-purged"
+    assert setting.errors(setting.facts(start=StartAt.EARLIEST)) == []
+    with setting.target.connect() as connection:
+        tables = ControlTables(f"{setting.database}_control", "customers")
+        tables.create(connection)
+        tables.register(connection, "-80", position)
+    error = setting.error()
+    assert (error.id, error.where) == ("position-purged", "stream -80")
+    assert "the stream's position" in error.text
+    for server in (setting.shard_b, setting.target):
+        setting.run(server, f"DROP USER '{setting.account}'@'%'")
+
+
+def test_a_target_as_it_must_not_be(setting: Setting, start_server: StartServer) -> None:
+    """Every variable of the target that could stop or silently bend a merge is checked."""
+    bad = start_server(options={"replica-type-conversions": "ALL_LOSSY"})
+    setting = Setting(f"{setting.database}_x", setting.shard_a, setting.shard_b, bad)
+    bad.query("SET GLOBAL rbr_exec_mode = IDEMPOTENT")
+    bad.query("SET GLOBAL super_read_only = ON")
+    errors = setting.errors()
+    assert [error.id for error in errors] == ["read-only", "read-only", "exec-mode", "type-conversions"]
+    for server in (setting.shard_a, setting.shard_b):
+        setting.run(server, f"DROP USER '{setting.account}'@'%'")
+
+
+def test_a_source_without_binlog(setting: Setting, start_server: StartServer) -> None:
+    """A server that writes no binlog cannot be a source; as a target it is fine."""
+    silent = start_server(options={"skip-log-bin": "", "gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"})
+    as_source = Setting(f"{setting.database}_x", silent, setting.shard_b, setting.target)
+    assert "log-bin" in [error.id for error in as_source.errors()]
+    silent.query(f"DROP DATABASE {as_source.database}")
+    for server in (setting.shard_b, setting.target):
+        setting.run(server, f"DROP USER '{as_source.account}'@'%'")
+    as_target = Setting(f"{setting.database}_y", setting.shard_a, setting.shard_b, silent)
+    assert as_target.errors() == []
+    for server in (setting.shard_a, setting.shard_b):
+        setting.run(server, f"DROP USER '{as_target.account}'@'%'")
+
+
+def test_require_lists_errors_one_a_line() -> None:
+    """One error is the message itself with its hint; several are listed; warnings stop nothing."""
+    one = Finding("a", Severity.ERROR, "target", "is bad", "Mend it.")
+    two = Finding("b", Severity.ERROR, "stream -80", "is worse", "Mend that.")
+    note = Finding("c", Severity.WARNING, "target", "is slow", "Wait.")
+    require(Findings((note,)))
+    with pytest.raises(PreflightError) as raised:
+        require(Findings((note, one)))
+    assert (raised.value.message, raised.value.hint) == ("target: is bad", "Mend it.")
+    with pytest.raises(PreflightError) as raised:
+        require(Findings((one, note, two)))
+    assert raised.value.message.splitlines() == [
+        "2 things do not fit:",
+        "  target: is bad",
+        "  stream -80: is worse",
+    ]

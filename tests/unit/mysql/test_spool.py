@@ -83,7 +83,7 @@ def test_memory_stays_bounded() -> None:
 def test_the_file_has_no_name_and_is_closed(tmp_path: Path) -> None:
     """Nothing is to be seen in the folder, and the descriptor is given back with the object, without a warning."""
     gc.collect()
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     store = SpooledRows(tmp_path)
     store.extend([RowsEvent(SHAPES[0], b"x" * 1_000_000)])
     walk = iter(store)
@@ -91,7 +91,7 @@ def test_the_file_has_no_name_and_is_closed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     del store, walk
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_a_full_disk_is_a_clear_error(tmp_path: Path, file_size_limit: int) -> None:

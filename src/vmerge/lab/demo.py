@@ -29,8 +29,8 @@ from vmerge.lab.workload_process import WorkloadProcess
 WORKFLOW = "shop"
 NAMES = ("-80", "80-")
 RATE = 300.0
-CUSTOMERS = 3000
-"""On each shard: more than the workload can move in a few minutes."""
+CUSTOMERS = 1500
+"""On each shard: about what the workload moves in a minute."""
 CATCH_UP_SECONDS = 60.0
 EXIT_INTERRUPTED = 130
 

@@ -18,8 +18,10 @@ from vmerge.core.plan import Plan
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.rules import StartAt
 from vmerge.core.states import StreamState
+from vmerge.errors import TargetAltered
 from vmerge.mysql.checkpoints import ControlTables, StoredStream
 from vmerge.mysql.connect import short_connection
+from vmerge.mysql.definitions import Definitions, read_definitions
 from vmerge.mysql.faults import source_fault, target_fault
 from vmerge.mysql.preflight import StreamFacts, WorkflowFacts, examine, require
 from vmerge.mysql.schemas import read_schemas
@@ -104,7 +106,7 @@ class WorkflowAssembly:
     ) -> StreamParts:
         """See ``vmerge.supervisor.Assembly``."""
         workflow = self._workflow
-        plan = self._plan(stream)
+        plan, definitions = self._plan(stream)
         identity = uuid5(_NAMESPACE, f"{workflow.workflow}/{stream}")
         server_id = identity.int & 0x7FFFFFFF | 0x40000000  # in a range that people do not use by hand
         surroundings = Surroundings(
@@ -116,7 +118,12 @@ class WorkflowAssembly:
         endpoint = workflow.source_endpoint(stream)
         source = DumpSource(endpoint, server_id=server_id, replica_uuid=str(identity), surroundings=surroundings)
         target = MySqlTarget(
-            workflow.target_endpoint, stream, self._tables, target_name=plan.target_name, server_id=server_id
+            workflow.target_endpoint,
+            stream,
+            self._tables,
+            target_name=plan.target_name,
+            definitions=definitions,
+            server_id=server_id,
         )
         player = Player(
             stream,
@@ -131,10 +138,15 @@ class WorkflowAssembly:
         )
         return StreamParts(player, source, target)
 
-    def _plan(self, stream: str) -> Plan:
+    def _plan(self, stream: str) -> tuple[Plan, Definitions]:
+        """Return what to do with the stream's tables, and the definitions of the target's that this rests on."""
         databases = self._workflow.streams[stream].databases
+        rules = self._workflow.rules(stream)
         with short_connection(self._workflow.source_endpoint(stream), "reading schemas", source_fault) as connection:
             sources = read_schemas(connection, databases.keys())
         with short_connection(self._workflow.target_endpoint, "reading schemas", target_fault) as connection:
             targets = read_schemas(connection, databases.values())
-        return Plan(self._workflow.rules(stream), sources.values(), targets.values())
+            definitions = read_definitions(connection, [name for name in targets if rules.may_fill(name)])
+            if read_schemas(connection, databases.values()) != targets:
+                raise TargetAltered("tables on the target were altered while they were read")
+        return Plan(rules, sources.values(), targets.values()), definitions

@@ -66,7 +66,7 @@ class Board:
     """Progress of all streams of one workflow.
 
     Promise: a commit that was published is seen by every snapshot taken after it, and wakes every sibling that waits.
-    Invariant: ``version`` of a stream grows exactly when a transaction of it was committed. Any thread may read; only
+    Invariant: ``version`` of a stream grows whenever transactions of it were committed. Any thread may read; only
     a stream's owner (its player while it runs, else the supervisor) changes it. The condition's lock is re-entrant.
     """
 

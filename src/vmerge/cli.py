@@ -34,12 +34,22 @@ EXIT_TIMEOUT_SECONDS = 10.0
 
 EXIT_CODES = """\b
 Exit codes:
-  0  done                        5  a stop did not end within its bound
-  1  internal error              6  no daemon, one too many, or an unknown workflow
-  2  the file or command is wrong   7  a source failed
-  3  servers or schemas do not fit  8  the target failed
-  4  a key stayed held too long     9  comparison found a difference
+   0  done
+   1  internal error
+   2  the file or the command is wrong
+   3  servers, accounts or schemas do not fit
+   4  a key stayed held for too long
+   5  a stop did not end within its bound
+   6  no daemon, one too many, or an unknown workflow or stream
+   7  a source failed
+   8  the target failed
+   9  a comparison found a difference
+  10  the temporary file of a large transaction failed
 """
+
+
+_DASHED_NAMES = {"ignore_unknown_options": True}
+"""For commands that take a stream: shards have names such as ``-80``."""
 
 
 class _Group(click.Group):
@@ -234,7 +244,7 @@ def daemon_status(state_folder: Path, as_json: bool) -> None:
     click.echo(f"vmerge {status['version']} runs (pid {status['pid']}), folder {status['folder']}, hosts {names}.")
 
 
-@main.command()
+@main.command(context_settings=_DASHED_NAMES)
 @click.argument("workflow")
 @click.argument("stream", required=False)
 @click.option(
@@ -255,7 +265,7 @@ def start(workflow: str, stream: str | None, past_schema_change: str | None, sta
         click.echo("Nothing to start: it runs already.")
 
 
-@main.command()
+@main.command(context_settings=_DASHED_NAMES)
 @click.argument("workflow")
 @click.argument("stream", required=False)
 @_state_folder_option()

@@ -25,6 +25,7 @@ classed once, in ``mysql/faults.py``) or message texts. Used by every zone.
     │   ├── KeyConflict             conflict: 1062, 1451, 1452; a sibling may release the key
     │   ├── RowMissing              a row to update or delete is not there
     │   ├── Fenced                  another daemon took this stream over
+    │   ├── TargetAltered           transient: a table was altered under way; the stream proves it anew
     │   ├── SchemaMismatch          a table of the target cannot carry the source's rows exactly
     │   └── TargetRejected          the target refused, for a reason that waiting does not change
     ├── VerificationFailed       9  target and union of the shards differ
@@ -207,6 +208,13 @@ class Fenced(TargetError):
     """Another daemon took this stream over; this one wrote nothing since."""
 
     default_hint = "Run each workflow in one daemon only."
+
+
+class TargetAltered(TargetError):
+    """A table of the target was altered while the stream ran; the batch that met it was rolled back."""
+
+    verdict = Verdict.TRANSIENT
+    default_hint = "The stream starts anew by itself and compares the tables again."
 
 
 class SchemaMismatch(TargetError):

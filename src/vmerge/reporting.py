@@ -40,7 +40,10 @@ class Reporter:
 
     def opened(self, position: GtidSet) -> None:
         """Both sides are open."""
-        self._update(phase=Phase.STREAMING, applied=position, message="")
+        # A COMMIT of unknown outcome that took effect has released keys without a word to those who wait for them.
+        has_moved = position != self._board.progress(self._name).applied
+        tell = self._board.commit if has_moved else self._board.update
+        tell(self._name, phase=Phase.STREAMING, applied=position, message="")
 
     def closed(self) -> None:
         """The player ends, for whatever reason."""

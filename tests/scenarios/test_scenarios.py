@@ -4,9 +4,10 @@ A story is a folder with a ``story.yaml``:
 
     property   one sentence that holds
     schema     SQL run in the database of every server
-    steps      what happens, in real order. ``- a: SQL`` is one transaction on shard a; ``- play: a commits`` steps a's
-               player until it has committed; ``a applies`` leaves its batch uncommitted, ``a waits`` ends when it met a
-               key or a lock and waits. After the last step all players run to their shards' heads
+    steps      what happens, in real order. ``- a: SQL`` is one transaction on shard a, ``- target: SQL`` runs there;
+               ``- play: a commits`` steps a's player until it has committed; ``a applies`` leaves its batch open,
+               ``a waits`` ends when it met a key or a lock and waits. After the last step all players run to their
+               shards' heads
     end        ``union``, or the class of the error that stops a stream
     conflicts  least counts expected, such as ``{b: {waits: 1}}``
 """
@@ -101,6 +102,8 @@ class Stage:
         ((actor, action),) = step.items()
         if actor == "play":
             self.drive(*action.split())
+        elif actor == "target":
+            self.target.execute_script(action, self.database)
         else:
             self.shards[actor].execute_script(f"BEGIN; {action}; COMMIT", self.database)
 

@@ -28,7 +28,6 @@ from vmerge.config.secrets import secret_from_environment, secret_from_file
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import Start, StartAt, StreamRules, TablePattern
 from vmerge.mysql.connect import Endpoint, Tls, TlsMode
-from vmerge.mysql.preflight import StreamFacts, WorkflowFacts
 
 SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
 
@@ -242,9 +241,9 @@ class Limits(_Model):
 
     conflict_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         default=300.0,
-        description="How long one key conflict may last before the stream stops with the key's name. Default 300: a "
-        "lagging sibling releases the key in seconds and a restarted one in a minute; what lasts longer is worth a "
-        "person's look. Waiting holds no lock, so more costs lag only.",
+        description="How long one key conflict may last, counted while all sibling streams run, before the stream "
+        "stops with the key's name. Default 300: a lagging sibling releases the key in seconds and a restarted one in "
+        "a minute; what lasts longer is worth a person's look. Waiting holds no lock, so more costs lag only.",
     )
     stop_timeout_seconds: Annotated[float, Field(ge=1, le=600, allow_inf_nan=False)] = Field(
         default=15.0,
@@ -333,16 +332,3 @@ class Workflow(_Model):
     def rules(self, stream: str) -> StreamRules:
         """Return which tables one stream carries."""
         return StreamRules.build(self.streams[stream].databases, self.tables)
-
-    @property
-    def facts(self) -> WorkflowFacts:
-        """What preflight must know of this workflow."""
-        return WorkflowFacts(
-            workflow=self.workflow,
-            target=self.target_endpoint,
-            control_database=self.target.control_database,
-            streams=tuple(
-                StreamFacts(name, self.source_endpoint(name), self.rules(name), stream.start)
-                for name, stream in self.streams.items()
-            ),
-        )

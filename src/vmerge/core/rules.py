@@ -76,3 +76,7 @@ class StreamRules:
         if target is None or not any(pattern.matches((target, table)) for pattern in self.patterns):
             return None
         return target, table
+
+    def may_fill(self, target: TableName) -> bool:
+        """Whether rows of this stream may go to this target table."""
+        return target[0] in self.databases.values() and any(pattern.matches(target) for pattern in self.patterns)

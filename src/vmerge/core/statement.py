@@ -89,12 +89,15 @@ class StatementBuilder:
         self._server_id = server_id
         self._names: dict[TableMap, TargetName] = {}
         self._numbers: dict[TableMap, bytes] = {}
+        self.touched: set[TargetName] = set()
+        """The target's tables in the pieces of the last ``build``, as far as it was walked."""
 
     def build(self, rows: Iterable[RowsEvent], seconds: int) -> Iterator[bytes]:
         """Yield pieces, each the whole content of one BINLOG before base64.
 
         ``seconds`` is the time stamped on the events: the source's commit time, since 1970.
         """
+        self.touched = set()
         if len(self._names) > _MANY_TABLES:
             self._names.clear()
             self._numbers.clear()
@@ -132,6 +135,7 @@ class StatementBuilder:
     def _add(self, group: _Group, shape: RowsShape, images: list[bytes]) -> None:
         name = self._name(shape.table)
         if name not in group.tables:
+            self.touched.add(name)
             group.tables[name] = shape.table
             group.size += self._map_size(shape.table)
         group.flags = shape.flags

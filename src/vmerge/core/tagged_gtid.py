@@ -45,12 +45,7 @@ def read_tagged_gtid(body: bytes) -> tuple[Gtid, int]:
         CorruptEvent: the body is cut, or has no source, tag or number.
         UnsupportedEvent: it has a field that must not be ignored and is not known here.
     """
-    offset = 0
-    must_know = 0
-    for _ in range(3):  # format version, size of the message, one more than the last field that must not be ignored
-        must_know, offset = read_varlen(body, offset)
-    if must_know > _LAST_KNOWN + 1:
-        raise UnsupportedEvent("the source writes tagged GTIDs in a form that is not known here")
+    offset = _read_head(body)
     source = b""
     tag = ""
     number = committed_at = 0
@@ -74,6 +69,16 @@ def read_tagged_gtid(body: bytes) -> tuple[Gtid, int]:
     if len(source) != 16 or number < 1 or not _TAG_TEXT.fullmatch(tag):
         raise CorruptEvent("a tagged GTID event names no transaction")
     return Gtid(source, tag, number), committed_at
+
+
+def _read_head(body: bytes) -> int:
+    """Return where the fields begin: behind the version, the size and one more than the last must-know field."""
+    offset = must_know = 0
+    for _ in range(3):
+        must_know, offset = read_varlen(body, offset)
+    if must_know > _LAST_KNOWN + 1:
+        raise UnsupportedEvent("the source writes tagged GTIDs in a form that is not known here")
+    return offset
 
 
 def _read_source(body: bytes, offset: int) -> tuple[bytes, int]:

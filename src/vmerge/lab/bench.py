@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from vmerge.errors import VerificationFailed, VmergeError
+from vmerge.lab.bench_cpu import NOTABLE_SHARE, CpuUse
 from vmerge.lab.bench_latency import LatencyResult, measure_latency
 from vmerge.lab.bench_load import (
     DATABASE,
@@ -87,7 +88,8 @@ def measure(size: Size) -> Results:
         servers = lab.start_many(SHARD_NAMES[: max(size.streams)], options=SERVER_OPTIONS)
         shards = _load(servers, size.transactions)
         say()
-        say(f"{'':34} {'tx/s':>9} {'seconds':>8} {'CPU µs/tx':>10} {'peak memory':>12}")
+        say(f"{'':34} {'':9} {'':8} {'vmerge':>10} {'vmerge':>12} {'target':>12}")
+        say(f"{'':34} {'tx/s':>9} {'seconds':>8} {'CPU µs/tx':>10} {'peak memory':>12} {'CPU µs/tx':>12}")
         for workers in WORKERS:
             results.replications.append(_tell(measure_replication(lab, shards[:COMPARED_STREAMS], workers=workers)))
         for count in size.streams:
@@ -121,7 +123,8 @@ def _measure_large(lab: Lab, server: Server, size_bytes: int) -> MergeResult:
     _require_equal(result.comparison)
     say(
         f"{f'vmerge, one transaction of {size_bytes // MEGABYTE:,} MB':34} {'':9} {result.seconds:8.2f} {'':10} "
-        f"{result.peak_memory_bytes / MEGABYTE:9.0f} MB   {rows:,} rows; the shard itself took {seconds:.1f} s"
+        f"{result.peak_memory_bytes / MEGABYTE:9.0f} MB   {rows:,} rows, {seconds:.1f} s on the shard"
+        f"{_others(result.cpu_use)}"
     )
     return result
 
@@ -134,12 +137,20 @@ def say(text: str = "") -> None:
 def _tell(result: Result) -> Result:
     _require_equal(result.comparison)
     if isinstance(result, ReplicationResult):
-        name, costs = f"multi-source, 2 channels, {result.workers} workers", ""
+        name, costs = f"multi-source, 2 channels, {result.workers} workers", f"{'':10} {'':12}"
     else:
         name = f"vmerge, {result.streams} stream{'s' if result.streams > 1 else ''}"
-        costs = f" {result.cpu_microseconds_per_transaction:10.1f} {result.peak_memory_bytes / MEGABYTE:9.0f} MB"
-    say(f"{name:34} {result.transactions_per_second:9,.0f} {result.seconds:8.2f}{costs}")
+        costs = f"{result.cpu_microseconds_per_transaction:10.1f} {result.peak_memory_bytes / MEGABYTE:9.0f} MB"
+    target = result.cpu_use.target_seconds / result.transactions * 1e6
+    figures = f"{result.transactions_per_second:9,.0f} {result.seconds:8.2f} {costs} {target:12.1f}"
+    say(f"{name:34} {figures}{_others(result.cpu_use)}")
     return result
+
+
+def _others(use: CpuUse) -> str:
+    if use.others_share < NOTABLE_SHARE:
+        return ""
+    return f"   (other programs took {use.others_share:.0%} of the CPUs)"
 
 
 def _tell_rest(results: Results) -> None:
@@ -189,6 +200,7 @@ def as_data(results: Results) -> dict[str, Any]:
             "percentile_95": round(results.latency.percentile_95, 5),
             "rounds": len(results.latency.seconds),
         },
+        "others_cpu_share": round(max(one.cpu_use.others_share for one in (*results.replications, compared)), 3),
         "is_equal": True,
     }
 

@@ -20,6 +20,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
 from vmerge.core.position import GtidSet
+from vmerge.lab.bench_cpu import CpuMeter, CpuUse
 from vmerge.lab.bench_load import SERVER_OPTIONS, LoadedShard, count_between
 from vmerge.lab.comparison import Comparison, Shard, compare
 from vmerge.lab.merge import CONTROL_DATABASE, Merge, Stream
@@ -45,6 +46,7 @@ class MergeResult:
     """Of the daemon, user and system."""
     peak_memory_bytes: int
     """Of the daemon, from its start to the end of the run."""
+    cpu_use: CpuUse
     comparison: Comparison
 
     @property
@@ -70,7 +72,9 @@ def measure_merge(lab: Lab, shards: Sequence[LoadedShard], *, database: str, tab
         ):
             began_at = _wait_for_begin(merge, connection)
             cpu_before = merge.cpu_seconds
+            meter = CpuMeter(target.pid, [merge.pid, *(shard.server.pid for shard in shards)])
             seconds = _wait_for_end(merge, connection, [shard.end for shard in shards]) - began_at
+            use = meter.read()
             cpu_seconds, peak = merge.cpu_seconds - cpu_before, merge.peak_memory_bytes
             if merge.end() != 0:
                 raise merge.failure()
@@ -78,7 +82,7 @@ def measure_merge(lab: Lab, shards: Sequence[LoadedShard], *, database: str, tab
     finally:
         lab.remove(target)
     transactions = sum(count_between(shard.start, shard.end) for shard in shards)
-    return MergeResult(len(shards), transactions, seconds, cpu_seconds, peak, comparison)
+    return MergeResult(len(shards), transactions, seconds, cpu_seconds, peak, use, comparison)
 
 
 def _wait_for_begin(merge: Merge, connection: Connection[Cursor]) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vmerge.errors import VmergeError
+from vmerge.lab.bench_cpu import CpuMeter, CpuUse
 from vmerge.lab.bench_load import DATABASE, SERVER_OPTIONS, TABLES, LoadedShard, count_between
 from vmerge.lab.comparison import Comparison, Shard, compare
 from vmerge.lab.servers import Lab, Server
@@ -24,6 +25,7 @@ class ReplicationResult:
     workers: int
     transactions: int
     seconds: float
+    cpu_use: CpuUse
     comparison: Comparison
 
     @property
@@ -39,15 +41,15 @@ def measure_replication(lab: Lab, shards: Sequence[LoadedShard], *, workers: int
     try:
         # Not in the binlog: the position that the channels start from is all that this server has executed.
         target.execute_script(f"SET sql_log_bin = 0; {TABLES}")
-        seconds = _replay(target, shards)
+        seconds, use = _replay(target, shards)
         sides = [Shard(shard.server, {DATABASE: DATABASE}) for shard in shards]
         comparison = compare(sides, target)
     finally:
         lab.remove(target)
-    return ReplicationResult(workers, sum(count_between(s.start, s.end) for s in shards), seconds, comparison)
+    return ReplicationResult(workers, sum(count_between(s.start, s.end) for s in shards), seconds, use, comparison)
 
 
-def _replay(target: Server, shards: Sequence[LoadedShard]) -> float:
+def _replay(target: Server, shards: Sequence[LoadedShard]) -> tuple[float, CpuUse]:
     start = ",".join(str(shard.start) for shard in shards)
     target.query(f"SET GLOBAL gtid_purged = '+{start}'")
     for shard in shards:
@@ -57,14 +59,16 @@ def _replay(target: Server, shards: Sequence[LoadedShard]) -> float:
             f"GET_SOURCE_PUBLIC_KEY = 1 FOR CHANNEL '{shard.name}'"
         )
     end = ",".join(str(shard.end) for shard in shards)
+    meter = CpuMeter(target.pid, [shard.server.pid for shard in shards])
     began_at = time.monotonic()
     target.query("START REPLICA")
     ((timed_out,),) = target.query("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", end, TIMEOUT_SECONDS)
     seconds = time.monotonic() - began_at
+    use = meter.read()
     if timed_out:
         errors = target.query("SELECT last_error_message FROM performance_schema.replication_applier_status_by_worker")
         raise VmergeError(f"multi-source replication did not end within {TIMEOUT_SECONDS} s: {errors}")
-    return seconds
+    return seconds, use
 
 
 def create_replication_account(server: Server) -> None:

@@ -16,6 +16,7 @@ from vmerge.core.events import RowsEvent, Transaction
 from vmerge.core.statement import StatementBuilder, TargetNames, format_description
 from vmerge.errors import TargetRejected
 from vmerge.mysql import sql
+from vmerge.mysql.definitions import Definitions, require_unchanged
 
 PIECE_BYTES = 4 * 1024 * 1024
 """Rows in one BINLOG: well below any max_allowed_packet, and what memory holds of a large transaction at a time."""
@@ -24,11 +25,15 @@ PIECE_BYTES = 4 * 1024 * 1024
 class EventsApplier:
     """Applies batches over one connection.
 
-    Promise: all rows of a batch are sent, in order, or an error is raised. Owner: the stream's thread.
+    Promise: all rows of a batch are sent, in order, to tables that still are what the stream's plan proved, or an
+    error is raised. Owner: the stream's thread.
     """
 
-    def __init__(self, connection: Connection[Any], target_name: TargetNames, server_id: int) -> None:
+    def __init__(
+        self, connection: Connection[Any], target_name: TargetNames, definitions: Definitions, server_id: int
+    ) -> None:
         self._connection = connection
+        self._definitions = definitions
         with connection.cursor() as cursor:
             cursor.execute(sql.TARGET_FACTS)
             facts = cursor.fetchone()
@@ -54,6 +59,7 @@ class EventsApplier:
                     hint="Raise max_allowed_packet on the target to at least 1.4 times that.",
                 )
             self._send(piece)
+        require_unchanged(self._connection, self._builder.touched, self._definitions)
 
     def _send(self, piece: bytes) -> None:
         self._connection.query(b"BINLOG '" + b2a_base64(piece, newline=False) + b"'")

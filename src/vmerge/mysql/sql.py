@@ -103,6 +103,8 @@ DELETE FROM {control}.log WHERE workflow = %s AND stream = %s AND id < (
 
 TARGET_FACTS = "SELECT @@SESSION.rbr_exec_mode, @@GLOBAL.max_allowed_packet"
 
+SHOW_TABLE = "SHOW CREATE TABLE {table}"
+
 KILL_QUERY = "KILL QUERY {id}"
 
 AUTOMATIC_GTID = "SET gtid_next = 'AUTOMATIC'"

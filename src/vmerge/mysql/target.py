@@ -20,6 +20,7 @@ from vmerge.errors import TargetError, TargetLost
 from vmerge.mysql import sql
 from vmerge.mysql.checkpoints import ControlTables
 from vmerge.mysql.connect import Endpoint, break_off, connect, short_connection
+from vmerge.mysql.definitions import Definitions
 from vmerge.mysql.events_applier import EventsApplier
 from vmerge.mysql.faults import commit_fault, target_fault
 
@@ -44,12 +45,20 @@ class MySqlTarget:
     """
 
     def __init__(
-        self, endpoint: Endpoint, stream: str, tables: ControlTables, *, target_name: TargetNames, server_id: int
+        self,
+        endpoint: Endpoint,
+        stream: str,
+        tables: ControlTables,
+        *,
+        target_name: TargetNames,
+        definitions: Definitions,
+        server_id: int,
     ) -> None:
         self._endpoint = endpoint
         self._stream = stream
         self._tables = tables
         self._target_name = target_name
+        self._definitions = definitions
         self._server_id = server_id
         self._connection: Connection[Any] | None = None
         self._applier: EventsApplier | None = None
@@ -69,7 +78,7 @@ class MySqlTarget:
             if self._is_interrupted:  # while it was still connecting
                 raise TargetLost(f"{self._endpoint} was interrupted")
             position, self._epoch = self._tables.take_over(self._connection, self._stream)
-            self._applier = EventsApplier(self._connection, self._target_name, self._server_id)
+            self._applier = EventsApplier(self._connection, self._target_name, self._definitions, self._server_id)
         except (MySQLError, OSError) as error:
             raise target_fault(error, f"opening {self._endpoint}") from error
         return position

@@ -175,6 +175,7 @@ def as_data(results: Results) -> dict[str, Any]:
     assert results.large is not None
     assert results.latency is not None
     (compared,) = (result for result in results.merges if result.streams == COMPARED_STREAMS)
+    uses = [compared.cpu_use, *(result.cpu_use for result in results.replications)]
     return {
         "ratio_to_multi_source": round(results.ratio, 2),
         "transactions_per_second": round(compared.transactions_per_second),
@@ -200,7 +201,7 @@ def as_data(results: Results) -> dict[str, Any]:
             "percentile_95": round(results.latency.percentile_95, 5),
             "rounds": len(results.latency.seconds),
         },
-        "others_cpu_share": round(max(one.cpu_use.others_share for one in (*results.replications, compared)), 3),
+        "others_cpu_share": round(max(use.others_share for use in uses), 3),
         "is_equal": True,
     }
 

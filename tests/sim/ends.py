@@ -6,7 +6,7 @@ knows: schedules or what must hold. Used by the world, and by tests that need a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
 from tests.sim.database import SimDatabase
@@ -82,6 +82,8 @@ class SimTarget:
         self._epoch = 0
         self._is_connected = False
         self.fault: Fault | None = None
+        self.interlude: Callable[[], None] | None = None
+        """What happens elsewhere during the next attempt, when its outcome is settled and not yet known."""
 
     def open(self) -> GtidSet:
         """See ``Target``."""
@@ -94,10 +96,15 @@ class SimTarget:
         """See ``Target``; a fault strikes behind the first row."""
         self._require_connection()
         self._database.begin(self._stream)
-        for transaction in batch:
-            for event in transaction.rows:
-                self._database.apply(self._stream, decode(event))
-                self._strike(Fault.APPLY, TargetLost("gone while applying"))
+        try:
+            for transaction in batch:
+                for event in transaction.rows:
+                    self._database.apply(self._stream, decode(event))
+                    self._strike(Fault.APPLY, TargetLost("gone while applying"))
+        finally:
+            interlude, self.interlude = self.interlude, None
+            if interlude is not None:
+                interlude()
 
     def commit(self, position: GtidSet, applied_at_microseconds: int) -> None:
         """See ``Target``."""

@@ -32,7 +32,7 @@ def histories(universe: Universe, lengths: tuple[int, int], *, with_initial_rows
     """Yield every legal history of two streams of these lengths, once up to renaming."""
     seen: set[object] = set()
     for start in _starts(universe) if with_initial_rows else [()]:
-        for lists in _continuations(universe, start, lengths):
+        for lists in sorted(_continuations(universe, start, lengths), key=repr):
             canonical = _canonical(universe, start, lists)
             if canonical not in seen:
                 seen.add(canonical)

@@ -8,8 +8,9 @@ the histories mean. Used by the exhaustive tests and the named sequences.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tests.sim.ends import Fault
@@ -17,6 +18,9 @@ from tests.sim.history import History, Vector
 from tests.sim.world import Settings, World, fingerprint
 
 from vmerge.errors import ConflictUnresolved
+
+Choice = tuple[str, int, Callable[[World], bool | None]]
+"""Its name in a schedule, the crashes left after it, and what to do."""
 
 
 @dataclass
@@ -72,17 +76,24 @@ class Search:
         self.tally.moments += len(paths)
         return set(ends.values())
 
-    def _choices(self, world: World, crashes: int) -> Iterator[tuple[str, int, Callable[[World], bool | None]]]:
+    def _choices(self, world: World, crashes: int) -> list[Choice]:
+        """Return all that may happen next; looked up at once, for each act changes the world."""
+        choices: list[Choice] = []
+        committing = list(world.database.open)
         for name in world.unfinished():
-            yield name, crashes, lambda world, name=name: world.step(name)  # type: ignore[misc]
-            if not crashes:
-                continue
-            yield f"crash {name}", crashes - 1, lambda world, name=name: world.crash(name)  # type: ignore[misc]
-            is_committing = name in world.database.open
-            faults = (Fault.BEFORE_COMMIT, Fault.AFTER_COMMIT) if is_committing else (Fault.APPLY,)
-            for fault in faults:
-                act = lambda world, name=name, fault=fault: world.fail(name, fault)  # noqa: E731
-                yield f"{fault.name} {name}", crashes - 1, act
+            choices.append((name, crashes, partial(World.step, name=name)))
+            if name not in committing:
+                # What a sibling commits during an attempt is neither in its snapshot nor seen by it.
+                for other in committing:
+                    choices.append(
+                        (f"{name} during {other}", crashes, partial(World.step_while, name=name, other=other))
+                    )
+            if crashes:
+                choices.append((f"crash {name}", crashes - 1, partial(World.crash, name=name)))
+                faults = (Fault.BEFORE_COMMIT, Fault.AFTER_COMMIT) if name in committing else (Fault.APPLY,)
+                for fault in faults:
+                    choices.append((f"{fault.name} {name}", crashes - 1, partial(World.fail, name=name, fault=fault)))
+        return choices
 
     def _act(self, act: Callable[[World], bool | None], world: World, path: list[str]) -> bool:
         """Do one thing; return False if it could not be done here."""

@@ -135,6 +135,15 @@ class World:
             self._replace(stream)
         self.check()
 
+    def step_while(self, name: str, other: str) -> bool:
+        """Let a stream do one step, and a sibling one during its attempt; return whether there was an attempt."""
+        target = self.streams[name].target
+        target.interlude = lambda: self.step(other)
+        self.step(name)
+        was_attempt = target.interlude is None
+        target.interlude = None
+        return was_attempt
+
     def crash(self, name: str) -> None:
         """Lose a stream's player without a word; the server rolls back, a new one begins."""
         stream = self.streams[name]

@@ -1,0 +1,284 @@
+"""The conflict machine: its transition table row by row, its evidence rules, and what holds for every sequence."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from vmerge.core.conflict import (
+    Applied,
+    Await,
+    Clear,
+    Conflicted,
+    Event,
+    GiveUp,
+    Isolating,
+    Limits,
+    Locked,
+    Proceed,
+    Reason,
+    Rejected,
+    Siblings,
+    State,
+    Stuck,
+    Waiting,
+    Woken,
+    batch_limit,
+    decide,
+)
+
+LIMITS = Limits(batch_transactions=16, timeout_seconds=10.0, calm_transactions=5, locks_before_smaller=3)
+FREE = Siblings(version=7, count=2)
+UNFREE = Siblings(version=7, count=2, unfree=("-80",))
+ALONE = Siblings(version=0, count=0)
+WAITING = Waiting(since=100.0, attempts=1, siblings=FREE, counted_at=100.0)
+
+small = st.integers(0, 60)
+instants = st.floats(0, 1000)
+siblings = st.builds(Siblings, small, st.integers(0, 3), st.sampled_from([(), ("B",)]))
+states: st.SearchStrategy[State] = st.one_of(
+    st.builds(Clear, st.integers(0, 5)),
+    st.builds(Isolating, st.integers(1, 15), small, st.none() | small, st.integers(0, 5)),
+    st.builds(Waiting, instants, st.integers(1, 9), siblings, instants, instants, st.integers(0, 5)),
+    st.builds(Stuck, st.sampled_from(Reason)),
+)
+events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(Applied, st.integers(1, 16), small),
+    st.builds(Conflicted, st.integers(1, 16), siblings, instants, instants),
+    st.builds(Locked, st.integers(1, 16), instants, instants),
+    st.builds(Rejected, st.integers(1, 16)),
+    st.just(Woken()),
+)
+limits = st.builds(
+    Limits, st.integers(1, 16), st.floats(0, 100), st.integers(1, 60), locks_before_smaller=st.integers(1, 4)
+)
+
+
+def conflicted(count: int = 1, siblings: Siblings = FREE, now: float = 100.0) -> Conflicted:
+    """Return a conflict with a pause of half a second."""
+    return Conflicted(count, siblings, now, 0.5)
+
+
+# Whatever comes
+
+
+@given(states, events, limits)
+def test_every_pair_has_an_answer(state: State, event: Event, limits: Limits) -> None:
+    """Total and deterministic: a state and a decision for every pair, the same each time, and a limit of at least 1."""
+    answer = decide(state, event, limits)
+    assert answer == decide(state, event, limits)
+    following, decision = answer
+    assert isinstance(following, get_args(State))
+    assert 1 <= batch_limit(following, limits) <= max(limits.batch_transactions, 15)
+    assert isinstance(decision, GiveUp) == isinstance(following, Stuck)
+
+
+@given(st.sampled_from(Reason), events)
+def test_stuck_stays_stuck(reason: Reason, event: Event) -> None:
+    """Nothing leads out of Stuck, and its reason stays."""
+    assert decide(Stuck(reason), event, LIMITS) == (Stuck(reason), GiveUp(reason))
+
+
+# The transition table
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "expected"),
+    [
+        (Clear(), Applied(9, 7), Clear()),
+        (Clear(locks=2), Applied(9, 7), Clear()),
+        (WAITING, Applied(1, 8), Isolating(limit=1, moved_from=8)),
+        (Isolating(), Applied(1, 7), Isolating(calm=1)),
+        (Isolating(calm=4), Applied(1, 7), Isolating(limit=2, calm=5)),
+        (Isolating(moved_from=7), Applied(1, 7), Isolating(calm=1, moved_from=7)),
+        (Isolating(moved_from=7), Applied(1, 8), Isolating(limit=2, calm=1, moved_from=7)),
+        (Isolating(limit=8, calm=5), Applied(8, 7), Clear()),
+        (Isolating(locks=2), Applied(1, 7), Isolating(calm=1)),
+    ],
+)
+def test_a_commit(state: State, event: Applied, expected: State) -> None:
+    """After a commit a clear stream stays clear, a blocked one goes on alone, an isolated one grows when it may."""
+    assert decide(state, event, LIMITS) == (expected, Proceed())
+
+
+@pytest.mark.parametrize("state", [Clear(), Isolating(limit=4, calm=9, moved_from=3), Clear(locks=2)])
+@pytest.mark.parametrize("event", [conflicted(4), Rejected(4)])
+def test_a_batch_that_fails_is_split(state: State, event: Event) -> None:
+    """A batch is replayed one by one at once, whoever its siblings are: nothing is kept back for a wait."""
+    assert decide(state, event, LIMITS) == (Isolating(), Proceed())
+    assert batch_limit(Isolating(), LIMITS) == 1
+
+
+@pytest.mark.parametrize("state", [Clear(), Clear(locks=2), Isolating(limit=4, calm=9, moved_from=3)])
+def test_a_single_transaction_waits(state: State) -> None:
+    """It waits for its pause, or for any commit behind the snapshot of before the attempt."""
+    following, decision = decide(state, conflicted(), LIMITS)
+    assert following == WAITING
+    assert decision == Await(100.5, seen_version=7)
+
+
+def test_a_wait_goes_on() -> None:
+    """A failed retry counts, keeps the wait's beginning, and waits behind the newer snapshot."""
+    newer = Siblings(9, 2)
+    following, decision = decide(WAITING, conflicted(siblings=newer, now=103.0), LIMITS)
+    assert following == Waiting(100.0, 2, newer, counted_seconds=3.0, counted_at=103.0)
+    assert decision == Await(103.5, seen_version=9)
+
+
+def test_a_wait_times_out() -> None:
+    """Blocked for the whole time-out with free siblings, a stream gives up."""
+    assert decide(WAITING, conflicted(now=110.0), LIMITS) == (Stuck(Reason.TIMED_OUT), GiveUp(Reason.TIMED_OUT))
+
+
+@pytest.mark.parametrize("state", [Clear(), Isolating(), WAITING])
+def test_rule_7_without_siblings_there_is_no_wait(state: State) -> None:
+    """Nobody could release the key: give up at once."""
+    expected = (Stuck(Reason.NO_SIBLING), GiveUp(Reason.NO_SIBLING))
+    assert decide(state, conflicted(siblings=ALONE), LIMITS) == expected
+
+
+@pytest.mark.parametrize("state", [Clear(), Isolating(), WAITING])
+def test_a_single_refusal_is_final(state: State) -> None:
+    """What waiting does not change is not waited for."""
+    assert decide(state, Rejected(1), LIMITS) == (Stuck(Reason.REJECTED), GiveUp(Reason.REJECTED))
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (Clear(), Clear(locks=1)),
+        (Clear(locks=2), Isolating(limit=8)),
+        (Isolating(limit=8, locks=2), Isolating(limit=4)),
+        (Isolating(limit=1, locks=2), Isolating(limit=1)),
+        (Waiting(100.0, 1, FREE, locks=9), Waiting(100.0, 1, FREE, locks=10)),
+    ],
+)
+def test_locks(state: State, expected: State) -> None:
+    """A lock conflict pauses for its time only; several in a row halve the batch; a blocked stream stays blocked."""
+    assert decide(state, Locked(1, 50.0, 0.25), LIMITS) == (expected, Await(50.25, seen_version=None))
+
+
+@pytest.mark.parametrize("state", [Clear(locks=1), Isolating(limit=2, calm=3), WAITING])
+def test_waking_changes_nothing(state: State) -> None:
+    """The next attempt tells."""
+    assert decide(state, Woken(), LIMITS) == (state, Proceed())
+
+
+# Evidence
+
+
+def test_rule_1_a_sibling_that_moved_during_the_attempt_wakes_at_once() -> None:
+    """The awaited version is that of before the attempt, not the one at the time of the failure."""
+    before = Siblings(version=7, count=1)
+    _, decision = decide(Clear(), Conflicted(1, before, now=100.0, pause_seconds=2.0), LIMITS)
+    assert isinstance(decision, Await)
+    assert decision.seen_version == before.version
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "counted"),
+    [(FREE, FREE, 5.0), (UNFREE, FREE, 0.0), (FREE, UNFREE, 0.0), (UNFREE, UNFREE, 0.0)],
+)
+def test_rule_5_time_counts_only_while_every_sibling_is_free(
+    earlier: Siblings, later: Siblings, counted: float
+) -> None:
+    """The time between two attempts counts when every sibling was free before both."""
+    waiting = Waiting(100.0, 1, earlier, counted_at=100.0)
+    following, _ = decide(waiting, conflicted(siblings=later, now=105.0), LIMITS)
+    assert isinstance(following, Waiting)
+    assert following.counted_seconds == counted
+    assert following.counted_at == 105.0
+
+
+@given(st.lists(st.floats(0.0, 1e6), min_size=1, max_size=20))
+def test_rule_5_a_stopped_sibling_is_waited_for_without_end(pauses: list[float]) -> None:
+    """However long it lasts, there is no time-out while a sibling is not free."""
+    state: State = Clear()
+    now = 0.0
+    for pause in pauses:
+        now += pause
+        state, decision = decide(state, conflicted(siblings=UNFREE, now=now), LIMITS)
+        assert isinstance(decision, Await)
+
+
+# Batching comes back
+
+
+class Batching(RuleBasedStateMachine):
+    """A stream's life, with a model that knows only the words of the docstring."""
+
+    @initialize(full=st.integers(1, 32), calm=st.integers(1, 12))
+    def begin(self, full: int, calm: int) -> None:
+        self.limits = Limits(full, timeout_seconds=1e9, calm_transactions=calm)
+        self.state: State = Clear()
+        self.version = 0
+        self.own = 0
+        """Own transactions since the last conflict."""
+        self.moved_from: int | None = None
+        self.has_met_conflict = False
+
+    def limit(self) -> int:
+        """Return how many transactions the next attempt may hold."""
+        return batch_limit(self.state, self.limits)
+
+    @rule(count=st.integers(1, 3))
+    def siblings_commit(self, count: int) -> None:
+        self.version += count
+
+    @rule(data=st.data())
+    def apply(self, data: st.DataObject) -> None:
+        count = data.draw(st.integers(1, self.limit()))
+        before, was_waiting = self.limit(), isinstance(self.state, Waiting)
+        self.state, decision = decide(self.state, Applied(count, self.version), self.limits)
+        assert decision == Proceed()
+        if was_waiting:
+            self.own, self.moved_from = 0, self.version
+        else:
+            self.own += count
+        if self.limit() > before:
+            sibling_moved = self.moved_from is not None and self.version > self.moved_from
+            assert not was_waiting
+            assert sibling_moved or self.own >= self.limits.calm_transactions, "batching came back too early"
+            assert self.limit() <= 2 * before or self.limit() == self.limits.batch_transactions <= 2 * before
+        elif not was_waiting and self.own >= self.limits.calm_transactions:
+            assert self.limit() == self.limits.batch_transactions, "batching did not come back"
+
+    @rule(data=st.data())
+    def conflict(self, data: st.DataObject) -> None:
+        count = data.draw(st.integers(1, self.limit()))
+        event = Conflicted(count, Siblings(self.version, 1), 0.0, 0.1)
+        self.state, _ = decide(self.state, event, self.limits)
+        self.own, self.moved_from, self.has_met_conflict = 0, None, True
+        assert self.limit() == 1
+
+    @rule()
+    def lock(self) -> None:
+        before, was_waiting = self.limit(), isinstance(self.state, Waiting)
+        locks = self.state.locks if not isinstance(self.state, Stuck) else 0
+        self.state, _ = decide(self.state, Locked(1, 0.0, 0.1), self.limits)
+        if locks + 1 >= self.limits.locks_before_smaller and not was_waiting:
+            self.own, self.moved_from = 0, None
+            assert self.limit() == max(1, before // 2)
+        else:
+            assert self.limit() == before
+
+    @invariant()
+    def limit_is_within_bounds(self) -> None:
+        if hasattr(self, "limits"):
+            assert 1 <= self.limit() <= self.limits.batch_transactions
+            assert not isinstance(self.state, Stuck)
+
+
+def test_batching_comes_back_when_it_may() -> None:
+    """The limit grows only after the blocked transaction and a sibling's commit, or after calm; and then it does."""
+    run_state_machine_as_test(Batching, settings=settings(max_examples=150, derandomize=True, deadline=None))

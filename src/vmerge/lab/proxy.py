@@ -40,6 +40,7 @@ class _Trap:
     """Which packet breaks its connection, and how many times yet."""
 
     pattern: bytes
+    behind: bytes
     moment: Moment
     left: int
 
@@ -126,10 +127,13 @@ class Proxy:
         """Forward what was held back, and go on."""
         self._flows.set()
 
-    def cut_when(self, pattern: bytes, moment: Moment, times: int = 1) -> None:
-        """Break the next connections whose client sends this pattern; earlier traps are removed."""
+    def cut_when(self, pattern: bytes, moment: Moment, *, behind: bytes = b"", times: int = 1) -> None:
+        """Break the next connections whose client sends this pattern, right behind a statement with ``behind``.
+
+        Earlier traps are removed.
+        """
         with self._lock:
-            self._trap = _Trap(pattern, moment, times)
+            self._trap = _Trap(pattern, behind, moment, times)
 
     def wait_for_sprung(self, count: int, seconds: float) -> bool:
         """Wait until the traps have broken so many connections in all; return whether they have."""
@@ -170,11 +174,11 @@ class Proxy:
         """Block a pump while the proxy is frozen."""
         self._flows.wait(_FROZEN_SECONDS)
 
-    def spring(self, data: bytes) -> Moment | None:
-        """Return how bytes on their way to the server break their connection, if they do."""
+    def spring(self, data: bytes, before: bytes) -> Moment | None:
+        """Return how bytes on their way to the server, behind others, break their connection, if they do."""
         with self._lock:
             trap = self._trap
-            if trap is None or not trap.left or trap.pattern not in data:
+            if trap is None or not trap.left or trap.pattern not in data or trap.behind not in before:
                 return None
             trap.left -= 1
             return trap.moment
@@ -242,9 +246,11 @@ class _Link:
         self._proxy.forget(self)
 
     def _to_server(self) -> None:
+        before = b""
         while data := self._client.recv(_CHUNK_BYTES):
             self._proxy.wait_to_flow()
-            moment = self._proxy.spring(data)
+            moment = self._proxy.spring(data, before)
+            before = data
             if moment is None:
                 self._server.sendall(data)
                 continue

@@ -1,0 +1,138 @@
+"""Connections break at chosen moments under a live workload; nothing is lost and nothing is applied twice."""
+
+from __future__ import annotations
+
+import pytest
+from tests.faults.conftest import NewSite, Report, Servers
+from tests.faults.test_crashes import wait_for_progress, workload_on
+from tests.operating import Site, insert_customers, wait_until
+
+from vmerge.lab.proxy import COMMIT, Moment, Proxy
+from vmerge.lab.servers import Lab, Server
+
+pytestmark = [pytest.mark.server, pytest.mark.faults]
+
+SESSIONS = "SELECT id FROM information_schema.processlist WHERE user = %s AND command LIKE %s"
+CHECKPOINT = b".stream SET position = "
+LARGE_ROWS = 60
+LARGE_BYTES = 1024 * 1024
+
+
+def sessions(site: Site, server: Server, command: str = "%") -> list[int]:
+    """Return the ids of vmerge's sessions on a server."""
+    return [number for (number,) in server.query(SESSIONS, site.user, command)]
+
+
+def kill_sessions(site: Site, server: Server, command: str, report: Report, what: str) -> None:
+    """Kill vmerge's sessions of a kind, as soon as there are any."""
+    wait_until(lambda: bool(sessions(site, server, command)), f"vmerge is on {server.name}")
+    for number in sessions(site, server, command):
+        try:
+            server.query(f"KILL {number}")
+        except Exception as error:  # it may just have ended by itself
+            assert error.args[0] == 1094, error
+        else:
+            report.done[what] += 1
+
+
+def test_killed_sessions(lab: Lab, new_site: NewSite, servers: Servers, report: Report) -> None:
+    """A dump or a session on the target that an administrator kills, again and again, is opened anew."""
+    site = new_site()
+    with workload_on(lab, site) as workload:
+        site.start_daemon()
+        for _ in range(10):
+            kill_sessions(site, servers.a, "Binlog Dump%", report, "KILL of a dump")
+            kill_sessions(site, servers.target, "%", report, "KILL of a session on the target")
+            wait_for_progress(site)
+        workload.finish()
+        site.require_exact()
+        assert all(stream["restarts"] >= 5 for stream in site.streams().values())
+
+
+@pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
+def test_lost_in_commit(lab: Lab, new_site: NewSite, servers: Servers, report: Report, moment: Moment) -> None:
+    """A connection lost in COMMIT, whether the server carried it out or never got it, costs and doubles no row."""
+    with Proxy(servers.target.host, servers.target.port) as proxy:
+        site = new_site(places={"target": proxy})
+        with workload_on(lab, site) as workload:
+            site.start_daemon()
+            for count in range(1, 21):
+                wait_for_progress(site)
+                proxy.cut_when(COMMIT, moment, behind=CHECKPOINT)
+                assert proxy.wait_for_sprung(count, 30)
+                report.done[f"connection lost in COMMIT, {moment.value}"] += 1
+            workload.finish()
+            site.require_exact()
+            assert sum(stream["restarts"] for stream in site.streams().values()) >= 20
+        site.end()
+
+
+@pytest.mark.long
+def test_lost_in_commit_unheard(lab: Lab, new_site: NewSite, servers: Servers, report: Report) -> None:
+    """A session whose client vanished in COMMIT holds its locks for half a minute at most, and then all goes on."""
+    with Proxy(servers.target.host, servers.target.port) as proxy:
+        site = new_site(places={"target": proxy})
+        with workload_on(lab, site) as workload:
+            site.start_daemon()
+            wait_for_progress(site)
+            for count in range(1, 4):
+                proxy.cut_when(COMMIT, Moment.UNHEARD, behind=CHECKPOINT)
+                assert proxy.wait_for_sprung(count, 90)
+                report.done[f"connection lost in COMMIT, {Moment.UNHEARD.value}"] += 1
+            wait_until(lambda: all(one["phase"] != "backing off" for one in site.streams().values()), "all go on", 90)
+            workload.finish()
+            site.require_exact(90)
+        site.end()
+
+
+def test_cut_and_refused(lab: Lab, new_site: NewSite, servers: Servers, report: Report) -> None:
+    """Connections to sources and target that break together, and are refused for a while, come back."""
+    with (
+        Proxy(servers.target.host, servers.target.port) as target,
+        Proxy(servers.a.host, servers.a.port) as source,
+    ):
+        site = new_site(places={"target": target, "a": source})
+        with workload_on(lab, site) as workload:
+            site.start_daemon()
+            for _ in range(5):
+                wait_for_progress(site)
+                report.done["connections cut by the network"] += target.cut() + source.cut()
+            target.refuse()
+            source.refuse()
+            for name in site.shards:
+                site.wait_for(name, phase="backing off")
+            target.accept()
+            source.accept()
+            wait_for_progress(site)
+            workload.finish()
+            site.require_exact()
+        site.end()
+
+
+def test_blocked_for_longer_than_the_source_waits(new_site: NewSite, servers: Servers, report: Report) -> None:
+    """A stream that is blocked until its source gives it up resumes without loss."""
+    servers.a.query("SET GLOBAL net_write_timeout = 1")
+    site = new_site()
+    shard = site.shards["a"]
+    for server, database in ((shard.server, shard.database), (servers.target, site.database)):
+        server.query(f"CREATE TABLE {database}.bulk (id INT PRIMARY KEY, content LONGTEXT)")
+    site.start_daemon()
+    site.wait_for("a", phase="streaming")
+    with servers.target.connect(site.database) as holder, holder.cursor() as cursor:
+        holder.begin()
+        cursor.execute("SELECT id FROM customer WHERE id = 1 FOR UPDATE")
+        shard.server.query(f"UPDATE {shard.database}.customer SET note = 'blocked' WHERE id = 1")
+        wait_until(lambda: site.streams()["a"]["lock_conflicts"] > 0, "the stream is blocked")
+        _write_more_than_buffers_hold(site)
+        wait_until(lambda: not sessions(site, shard.server, "Binlog Dump%"), "the source gives the dump up")
+        report.done["dumps given up by the source"] += 1
+        holder.rollback()
+    insert_customers(shard, 10**9, 20)
+    site.require_exact()
+    assert site.streams()["a"]["restarts"] >= 1
+
+
+def _write_more_than_buffers_hold(site: Site) -> None:
+    shard = site.shards["a"]
+    for number in range(LARGE_ROWS):
+        shard.server.query(f"INSERT INTO {shard.database}.bulk VALUES (%s, REPEAT('x', {LARGE_BYTES}))", number)

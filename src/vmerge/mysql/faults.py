@@ -139,8 +139,8 @@ def key_of(error: Exception) -> str:
     if errno_of(error) in _DUPLICATES:
         _, found, key = text.rpartition(" for key '")
         return key.removesuffix("'") if found else ""
-    match = re.search(r"CONSTRAINT `((?:[^`]|``)+)` FOREIGN KEY", text)
-    return match[1].replace("``", "`") if match else ""
+    match = re.search(r"CONSTRAINT `(.+?)` FOREIGN KEY", text)
+    return match[1] if match else ""
 
 
 def source_fault(error: Exception, place: str) -> SourceError:

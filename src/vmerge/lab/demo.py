@@ -28,7 +28,7 @@ from vmerge.lab.workload_process import WorkloadProcess
 
 WORKFLOW = "shop"
 NAMES = ("-80", "80-")
-RATE = 300.0
+RATE = 200.0
 CUSTOMERS = 1500
 """On each shard: about what the workload moves in a minute."""
 CATCH_UP_SECONDS = 60.0

@@ -6,11 +6,12 @@ Everything goes through the command line and the control socket of real processe
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -157,6 +158,14 @@ class Site:
         """Start a command that goes on; whoever calls ends it."""
         return Program(self._lab, f"vmerge{next(_numbers)}", (*VMERGE, *words), self.environment())
 
+    def twin(self) -> Site:
+        """Return the same workflow with another state folder and another daemon."""
+        other = copy.copy(self)
+        other.state_folder = self._folder / f"state{next(_numbers)}"
+        other.client = ControlClient(other.state_folder)
+        other.daemon = None
+        return other
+
     def start_daemon(self, *, waits: bool = True) -> Program:
         """Start a daemon as a child, so that its end can be seen."""
         self.daemon = self.spawn("daemon", "start", str(self.workflows), "--foreground")
@@ -178,6 +187,10 @@ class Site:
         except DaemonError:
             return False
         return True
+
+    def goes_on(self) -> bool:
+        """Whether the daemon goes on; it must answer then."""
+        return self.daemon is not None and self.daemon.is_running and self.answers()
 
     # What it does
 
@@ -246,8 +259,3 @@ def insert_customers(shard: ShopShard, first: int, count: int) -> None:
                 "INSERT INTO customer (id, email, name, balance) VALUES (%s, %s, 'Test', 0)",
                 (number, f"c{number}@example.org"),
             )
-
-
-def texts(values: Sequence[object]) -> str:
-    """Join for a message."""
-    return ", ".join(map(str, values))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +19,7 @@ from vmerge.lab.servers import Server
 from vmerge.mysql.checkpoints import ControlTables
 from vmerge.mysql.connect import Endpoint
 from vmerge.mysql.preflight import StreamFacts, WorkflowFacts, examine, require
+from vmerge.mysql.preflight_server import ServerView, check_kind
 
 pytestmark = pytest.mark.server
 
@@ -54,7 +57,7 @@ class Setting:
             self.run(server, *statements)
 
     def make_account(self, server: Server, grants: tuple[str, ...]) -> None:
-        self.run(server, f"DROP USER IF EXISTS '{self.account}'@'%%'".replace("%%", "%"))
+        self.run(server, f"DROP USER IF EXISTS '{self.account}'@'%'")
         self.run(server, f"CREATE USER '{self.account}'@'%' IDENTIFIED BY '{PASSWORD}'")
         for grant in grants:
             self.run(server, f"GRANT {grant} TO '{self.account}'@'%'")
@@ -72,7 +75,7 @@ class Setting:
 
     def examine(self, facts: WorkflowFacts | None = None) -> Findings:
         """Examine, and see that this changed no server."""
-        servers = {id(server): server for server in (self.shard_a, self.shard_b, self.target) if server.is_running()}
+        servers = {id(server): server for server in (self.shard_a, self.shard_b, self.target) if server.is_running}
         before = [server.query(statement) for server in servers.values() for statement in WHAT_MAY_CHANGE]
         findings = examine(facts or self.facts())
         after = [server.query(statement) for server in servers.values() for statement in WHAT_MAY_CHANGE]
@@ -88,12 +91,45 @@ class Setting:
         return errors[0]
 
 
+MakeSetting = Callable[[str, Server, Server, Server], Setting]
+
+
 @pytest.fixture
-def setting(database: str, shard_a: Server, shard_b: Server, target: Server) -> Iterator[Setting]:
+def make_setting(database: str) -> Iterator[MakeSetting]:
+    """Makes settings on given servers, with databases and accounts of this test alone."""
+    made: list[Setting] = []
+
+    def make(suffix: str, shard_a: Server, shard_b: Server, target: Server) -> Setting:
+        made.append(Setting(f"{database}{suffix}", shard_a, shard_b, target))
+        return made[-1]
+
+    yield make
+    for setting in made:
+        for server in (setting.shard_a, setting.shard_b, setting.target):
+            if server.is_running:
+                server.query(f"DROP USER IF EXISTS '{setting.account}'@'%'")
+
+
+@pytest.fixture
+def setting(make_setting: MakeSetting, shard_a: Server, shard_b: Server, target: Server) -> Setting:
     """A workflow that can run, on the shared servers."""
-    setting = Setting(database, shard_a, shard_b, target)
-    yield setting
-    setting.run_everywhere(f"DROP USER IF EXISTS '{setting.account}'@'%'")
+    return make_setting("", shard_a, shard_b, target)
+
+
+@contextmanager
+def answering(greeting: bytes) -> Iterator[int]:
+    """A server that says one thing and hangs up; yields its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.sendall(greeting)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield listening.getsockname()[1]
+        thread.join()
 
 
 def with_stream(facts: WorkflowFacts, **changes: Any) -> WorkflowFacts:
@@ -186,26 +222,24 @@ def test_unreachable_servers_are_one_finding_each(setting: Setting) -> None:
     assert [(error.id, error.where) for error in errors] == [("unreachable", "target"), ("unreachable", "stream -80")]
 
 
-@pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.2\r\n", b"5.5.5-10.11.19-MariaDB\0", b""])
+@pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.2\r\n", b"\x05\0\0\0\x0a9.9\0", b"\xff" * 40, b""])
 def test_something_that_is_no_mysql_is_unreachable(setting: Setting, greeting: bytes) -> None:
     """Whatever answers at the address, the examination ends with a finding."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        client_port = listening.getsockname()[1]
-        # The kernel accepts the connection; the greeting is sent by a child-free trick: a pre-filled socket pair is
-        # not possible over TCP, so the shortest server there is.
-        import threading
-
-        def answer() -> None:
-            connection, _ = listening.accept()
-            with connection:
-                connection.sendall(greeting)
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        facts = setting.facts()
-        error = setting.error(replace(facts, target=replace(facts.target, port=client_port)))
-        thread.join()
+    facts = setting.facts()
+    with answering(greeting) as port:
+        error = setting.error(replace(facts, target=replace(facts.target, port=port)))
     assert (error.id, error.where) == ("unreachable", "target")
+
+
+def test_mariadb_is_refused_by_its_name(setting: Setting) -> None:
+    """A server that calls itself MariaDB is told apart; nothing else is asked of it."""
+    for version in ("10.11.19-MariaDB-log", "5.5.5-10.4.1-MARIADB"):
+        server = ServerView("stream -80", None, {"version": version})  # type: ignore[arg-type]  # it asks nothing
+        assert [finding.id for finding in check_kind(server, (8, 0, 0))] == ["mariadb"]
+    old = ServerView("stream -80", None, {"version": "5.7.44-log"})  # type: ignore[arg-type]  # it asks nothing
+    assert [finding.id for finding in check_kind(old, (8, 0, 0))] == ["version"]
+    new = ServerView("stream -80", None, {"version": "10.0.1"})  # type: ignore[arg-type]  # it asks nothing
+    assert list(check_kind(new, (8, 0, 0))) == []
 
 
 def test_tables_that_differ_are_found(setting: Setting) -> None:
@@ -266,7 +300,6 @@ def test_engines_and_primary_keys(setting: Setting) -> None:
 
 def test_keys_that_every_shard_counts_are_warned_of(setting: Setting) -> None:
     """A primary key that the server made by itself collides over shards."""
-    setting.run_everywhere("SET @@SESSION.sql_generate_invisible_primary_key = ON")
     for server in (setting.shard_a, setting.shard_b, setting.target):
         with server.connect(setting.database) as connection, connection.cursor() as cursor:
             cursor.execute("SET @@SESSION.sql_generate_invisible_primary_key = ON")
@@ -293,6 +326,19 @@ def test_equal_cascades_are_fine(setting: Setting) -> None:
     """The same foreign key on both sides, with the same rule, is no finding."""
     setting.run_everywhere(CHILD.replace("{rule}", " ON DELETE CASCADE"))
     assert setting.errors() == []
+
+
+def test_cascades_that_the_source_does_not_log_are_refused(
+    make_setting: MakeSetting, start_server: StartServer, shard_b: Server, target: Server
+) -> None:
+    """A source whose InnoDB cascades by itself needs a target that does the same."""
+    native = start_server(options={"innodb-native-foreign-keys": "ON"})
+    setting = make_setting("", native, shard_b, target)
+    setting.run_everywhere(CHILD.replace("{rule}", " ON DELETE CASCADE"))
+    assert setting.errors() == []
+    setting.run(target, "DROP TABLE {db}.child", CHILD.replace("{rule}", ""))
+    error = setting.error()
+    assert (error.id, error.where) == ("cascade-not-logged", f"stream -80, {setting.database}.child")
 
 
 def test_missing_databases_are_one_finding_each(setting: Setting) -> None:
@@ -325,7 +371,9 @@ def test_positions_that_the_source_cannot_serve(setting: Setting) -> None:
     assert str(stranger) in error.text
 
 
-def test_a_source_as_it_must_not_be(setting: Setting, start_server: StartServer) -> None:
+def test_a_source_as_it_must_not_be(
+    make_setting: MakeSetting, start_server: StartServer, shard_a: Server, shard_b: Server, target: Server
+) -> None:
     """Every variable that matters is checked, and purged binlogs are noticed for stored positions too."""
     options = {
         "gtid-mode": "OFF",
@@ -338,7 +386,7 @@ def test_a_source_as_it_must_not_be(setting: Setting, start_server: StartServer)
         "max-allowed-packet": "256M",
     }
     bad = start_server(options=options)
-    setting = Setting(f"{setting.database}_x", bad, setting.shard_b, setting.target)
+    setting = make_setting("", bad, shard_b, target)
     findings = setting.examine()
     assert {(error.id, error.where) for error in findings.errors} == {
         (id, "stream -80") for id in ("gtid-mode", "gtid-consistency", "binlog-format", "row-image")
@@ -349,14 +397,14 @@ def test_a_source_as_it_must_not_be(setting: Setting, start_server: StartServer)
         ("row-metadata", "stream 80-"),
         ("max-allowed-packet", "target"),
     }
-    setting.run(setting.shard_b, f"DROP USER '{setting.account}'@'%'")
-    setting.run(setting.target, f"DROP USER '{setting.account}'@'%'")
 
 
-def test_purged_binlogs_are_noticed(setting: Setting, start_server: StartServer) -> None:
+def test_purged_binlogs_are_noticed(
+    make_setting: MakeSetting, start_server: StartServer, shard_a: Server, shard_b: Server, target: Server
+) -> None:
     """A stream that is behind what its source still has cannot go on, whether by its start or by its checkpoint."""
     source = start_server()
-    setting = Setting(f"{setting.database}_x", source, setting.shard_b, setting.target)
+    setting = make_setting("", source, shard_b, target)
     position = GtidSet.parse(source.query("SELECT @@GLOBAL.gtid_executed")[0][0])
     setting.run(source, "INSERT INTO {db}.customer VALUES (1, 'a', 's')", "FLUSH BINARY LOGS")
     file = source.query("SHOW BINARY LOG STATUS")[0][0]
@@ -370,34 +418,30 @@ def test_purged_binlogs_are_noticed(setting: Setting, start_server: StartServer)
     error = setting.error()
     assert (error.id, error.where) == ("position-purged", "stream -80")
     assert "the stream's position" in error.text
-    for server in (setting.shard_b, setting.target):
-        setting.run(server, f"DROP USER '{setting.account}'@'%'")
 
 
-def test_a_target_as_it_must_not_be(setting: Setting, start_server: StartServer) -> None:
+def test_a_target_as_it_must_not_be(
+    make_setting: MakeSetting, start_server: StartServer, shard_a: Server, shard_b: Server, target: Server
+) -> None:
     """Every variable of the target that could stop or silently bend a merge is checked."""
     bad = start_server(options={"replica-type-conversions": "ALL_LOSSY"})
-    setting = Setting(f"{setting.database}_x", setting.shard_a, setting.shard_b, bad)
-    bad.query("SET GLOBAL rbr_exec_mode = IDEMPOTENT")
+    setting = make_setting("", shard_a, shard_b, bad)
+    bad.query("SET GLOBAL init_connect = 'SET SESSION rbr_exec_mode = IDEMPOTENT'")
     bad.query("SET GLOBAL super_read_only = ON")
     errors = setting.errors()
     assert [error.id for error in errors] == ["read-only", "read-only", "exec-mode", "type-conversions"]
-    for server in (setting.shard_a, setting.shard_b):
-        setting.run(server, f"DROP USER '{setting.account}'@'%'")
 
 
-def test_a_source_without_binlog(setting: Setting, start_server: StartServer) -> None:
+def test_a_source_without_binlog(
+    make_setting: MakeSetting, start_server: StartServer, shard_a: Server, shard_b: Server, target: Server
+) -> None:
     """A server that writes no binlog cannot be a source; as a target it is fine."""
     silent = start_server(options={"skip-log-bin": "", "gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"})
-    as_source = Setting(f"{setting.database}_x", silent, setting.shard_b, setting.target)
+    as_source = make_setting("_x", silent, shard_b, target)
     assert "log-bin" in [error.id for error in as_source.errors()]
     silent.query(f"DROP DATABASE {as_source.database}")
-    for server in (setting.shard_b, setting.target):
-        setting.run(server, f"DROP USER '{as_source.account}'@'%'")
-    as_target = Setting(f"{setting.database}_y", setting.shard_a, setting.shard_b, silent)
+    as_target = make_setting("_y", shard_a, shard_b, silent)
     assert as_target.errors() == []
-    for server in (setting.shard_a, setting.shard_b):
-        setting.run(server, f"DROP USER '{as_target.account}'@'%'")
 
 
 def test_require_lists_errors_one_a_line() -> None:

@@ -68,7 +68,7 @@ _EXPECTATIONS: tuple[Expectation, ...] = (
         "rbr_exec_mode",
         lambda value: value == "STRICT",
         "STRICT",
-        "SET PERSIST rbr_exec_mode=STRICT: with IDEMPOTENT, missing rows and duplicates pass without a word.",
+        "Remove it from init_connect on the target: with IDEMPOTENT, missing rows and duplicates pass without a word.",
     ),
     (
         "type-conversions",

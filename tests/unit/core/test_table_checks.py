@@ -1,0 +1,107 @@
+"""Tables of shards and target side by side, as descriptions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from vmerge.core.findings import Finding, Findings, Severity
+from vmerge.core.rules import StreamRules
+from vmerge.core.schema import Column, ForeignKey, KeyPart, TableSchema, UniqueKey
+from vmerge.core.table_checks import StreamTables, check_tables
+
+RULES = StreamRules.build({"shop_0": "shop"})
+ID = Column("id", 1, "int", nullable=False)
+PARENT = Column("parent", 2, "int", nullable=True)
+PRIMARY = UniqueKey("PRIMARY", (KeyPart("id"),))
+
+
+def table(name: str, database: str = "shop_0", **changes: Any) -> TableSchema:
+    return replace(TableSchema(database, name, "InnoDB", (ID, PARENT), PRIMARY), **changes)
+
+
+def foreign_key(database: str, on_delete: str = "CASCADE", parent: str = "customer") -> ForeignKey:
+    return ForeignKey(f"{database}_fk", ("parent",), (database, parent), ("id",), on_delete, "NO ACTION")
+
+
+def stream(*tables: TableSchema, name: str = "-80", rules: StreamRules = RULES, logs: bool = False) -> StreamTables:
+    return StreamTables(name, rules, {(table.database, table.table): table for table in tables}, logs_cascades=logs)
+
+
+def found(streams: list[StreamTables], *targets: TableSchema, **options: Any) -> list[tuple[str, str]]:
+    by_name = {(table.database, table.table): table for table in targets}
+    return [(finding.id, finding.where) for finding in check_tables(streams, by_name, **options)]
+
+
+def test_equal_tables_have_no_findings() -> None:
+    """What fits is not talked about."""
+    assert found([stream(table("customer"))], table("customer", "shop")) == []
+
+
+@pytest.mark.parametrize(
+    ("source_rule", "target_rule", "logs", "ids"),
+    [
+        ("CASCADE", "CASCADE", False, []),
+        ("CASCADE", "CASCADE", True, []),
+        ("CASCADE", "NO ACTION", False, ["cascade-not-logged"]),
+        ("CASCADE", "NO ACTION", True, []),
+        ("CASCADE", "SET NULL", False, ["cascade-on-target", "cascade-not-logged"]),
+        ("CASCADE", "SET NULL", True, ["cascade-on-target"]),
+        ("NO ACTION", "CASCADE", False, ["cascade-on-target"]),
+        ("NO ACTION", "RESTRICT", False, []),
+        ("SET NULL", None, False, ["cascade-not-logged"]),
+        (None, "SET NULL", True, ["cascade-on-target"]),
+    ],
+)
+def test_cascades_must_be_the_same_unless_the_source_logs_them(
+    source_rule: str | None, target_rule: str | None, logs: bool, ids: list[str]
+) -> None:
+    """Every way in which children change on one side only is refused; a logged cascade needs none on the target."""
+    source_keys = () if source_rule is None else (foreign_key("shop_0", source_rule),)
+    target_keys = () if target_rule is None else (foreign_key("shop", target_rule),)
+    source = stream(table("customer"), table("child", foreign_keys=source_keys), logs=logs)
+    targets = table("customer", "shop"), table("child", "shop", foreign_keys=target_keys)
+    assert [id for id, _ in found([source], *targets)] == ids
+
+
+def test_a_cascade_from_a_parent_that_is_not_carried_is_refused() -> None:
+    """The target never sees the parent go, so it cannot know that the children went."""
+    rules = StreamRules.build({"shop_0": "shop"}, ["shop.child"])
+    source = stream(table("customer"), table("child", foreign_keys=(foreign_key("shop_0"),)), rules=rules)
+    assert found([source], table("child", "shop")) == [("cascade-not-logged", "stream -80, shop_0.child")]
+
+
+def test_a_misspelt_pattern_is_told_only_when_all_shards_were_seen() -> None:
+    """A pattern counts as matched when any shard has the table, and is not judged while one cannot be read."""
+    rules = StreamRules.build({"shop_0": "shop"}, ["shop.customer", "shop.invoice", "shop.ordre_*"])
+    streams = [stream(table("customer"), rules=rules), stream(table("invoice"), name="80-", rules=rules)]
+    targets = table("customer", "shop"), table("invoice", "shop")
+    assert found(streams, *targets) == [("pattern-without-table", "workflow")]
+    assert found(streams, *targets, judge_patterns=False) == []
+
+
+def test_tables_of_a_database_that_cannot_be_seen_are_not_missing() -> None:
+    """One finding about the database is enough."""
+    assert found([stream(table("customer"))]) == [("table-missing", "stream -80, shop_0.customer")]
+    assert found([stream(table("customer"))], unseen_databases={"shop"}) == []
+
+
+def test_a_table_of_the_target_is_judged_once() -> None:
+    """What is wrong with the target's table is told once, however many streams feed it."""
+    streams = [stream(table("customer")), stream(table("customer"), name="80-")]
+    target = table("customer", "shop", engine="MyISAM", primary_key=None, has_triggers=True)
+    ids = found(streams, target)
+    assert [id for id, where in ids if where == "target"] == ["engine", "primary-key", "triggers"]
+
+
+def test_findings_as_data() -> None:
+    """Findings go out as plain data; one that is found twice counts once."""
+    finding = Finding("id", Severity.WARNING, "target", "is slow", "Wait.")
+    findings = Findings.of([finding, finding])
+    assert findings.as_data() == {
+        "can_run": True,
+        "findings": [{"id": "id", "severity": "warning", "where": "target", "text": "is slow", "hint": "Wait."}],
+    }
+    assert finding.text_for_operator() == "warning: target: is slow [id]\n  Wait."

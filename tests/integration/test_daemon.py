@@ -1,0 +1,320 @@
+"""The daemon as an operator meets it: start, status, stop, streams one by one, and what survives a restart."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+import yaml
+from tests.operating import VMERGE, Site, insert_customers, running, wait_until
+
+from vmerge.lab.servers import Lab, Server
+
+pytestmark = pytest.mark.server
+
+NewSite = Callable[[], Site]
+STREAM_KEYS = {
+    "stream": str,
+    "state": str,
+    "phase": str,
+    "message": str,
+    "applied": str,
+    "is_at_head": bool,
+    "transactions": int,
+    "batches": int,
+    "row_bytes": int,
+    "restarts": int,
+    "conflicts": dict,
+    "blocked_seconds_total": float,
+}
+PREFLIGHT, DAEMON = 3, 6
+
+
+@pytest.fixture
+def site(lab: Lab, shard_a: Server, shard_b: Server, target: Server, database: str) -> Iterator[Site]:
+    """A workflow on the shared servers."""
+    site = Site(lab, database, {"a": shard_a, "b": shard_b}, target)
+    yield site
+    site.end()
+
+
+@pytest.fixture
+def alone(lab: Lab, start_server: Callable[..., Server], database: str) -> Iterator[Site]:
+    """A workflow on servers of its own, which may be stopped."""
+    site = Site(lab, database, {"a": start_server(), "b": start_server()}, start_server())
+    yield site
+    site.end()
+
+
+def wait_for_heads_of_all(site: Site) -> None:
+    """Wait until all streams run and have nothing to do."""
+    for name in site.shards:
+        site.wait_for(name, is_at_head=True)
+
+
+def mode_of(path: os.PathLike[str]) -> int:
+    """Return a file's permissions."""
+    return stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116
+
+
+def test_background_daemon(site: Site) -> None:
+    """``daemon start`` returns when the daemon answers; a second one is refused; ``daemon stop`` leaves nothing."""
+    started = site.vmerge("daemon", "start", str(site.workflows))
+    assert started.returncode == 0, started.stderr
+    pid = site.client.status()["pid"]
+    try:
+        assert str(pid) in started.stdout
+        again = site.vmerge("daemon", "start", str(site.workflows))
+        assert again.returncode == DAEMON
+        assert f"pid {pid}" in again.stderr
+        shown = site.vmerge("daemon", "status")
+        assert f"pid {pid}" in shown.stdout and "hosts shop" in shown.stdout
+        wait_for_heads_of_all(site)
+        names = {path.name: mode_of(path) for path in site.state_folder.iterdir()}
+        assert names == {"daemon.lock": 0o600, "daemon.log": 0o600, "control.sock": 0o600}
+        assert mode_of(site.state_folder) == 0o700
+    finally:
+        stopped = site.vmerge("daemon", "stop")
+    assert (stopped.returncode, stopped.stdout) == (0, "The daemon has stopped.\n")
+    assert not (site.state_folder / "control.sock").exists()
+    log = (site.state_folder / "daemon.log").read_text()
+    assert "Traceback" not in log
+    assert log.rstrip().endswith("stopped")
+    assert site.vmerge("daemon", "stop").returncode == DAEMON
+
+
+def test_start_tells_why_the_background_process_ended(site: Site) -> None:
+    """What keeps the daemon from starting is told by the command, not only by its log."""
+    site.state_folder.mkdir(parents=True)
+    (site.state_folder / "control.sock").mkdir()  # nothing can be bound there
+    done = site.vmerge("daemon", "start", str(site.workflows))
+    assert done.returncode == DAEMON
+    assert "did not start: " in done.stderr
+    assert "daemon.log" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_start_after_kill(site: Site) -> None:
+    """The lock and the socket of a killed daemon are no obstacle, and its streams resume."""
+    with running(site):
+        wait_for_heads_of_all(site)
+    assert (site.state_folder / "control.sock").exists()
+    insert_customers(site.shards["a"], 10**9, 20)
+    with running(site):
+        site.require_exact()
+
+
+def test_states_survive_restarts(site: Site) -> None:
+    """What was stopped stays stopped, and what ran resumes, after SIGTERM and a new daemon."""
+    with running(site) as daemon:
+        wait_for_heads_of_all(site)
+        stopped = site.vmerge("stop", site.workflow, "b")
+        assert (stopped.returncode, stopped.stdout) == (0, "Stopped: b.\n")
+        assert site.streams()["b"]["phase"] == "idle"
+        assert daemon.end() == 0
+    for name, shard in site.shards.items():
+        insert_customers(shard, 10**9 + ord(name), 1)
+    with running(site):
+        site.wait_for("a", transactions=1)
+        assert site.wait_for("b", state="stopped")["message"] == "stopped by an operator"
+        assert site.vmerge("stop", site.workflow, "b").stdout == "Nothing to stop: it does not run.\n"
+        started = site.vmerge("start", site.workflow)
+        assert started.returncode == 0
+        assert started.stdout.startswith("Started: b.")
+        assert site.vmerge("start", site.workflow).stdout == "Nothing to start: it runs already.\n"
+        site.require_exact()
+
+
+@pytest.mark.parametrize("words", [("start", "nope"), ("stop", "nope"), ("status", "nope")])
+def test_unknown_workflow(site: Site, words: tuple[str, ...]) -> None:
+    """An unknown workflow is told with the known ones."""
+    with running(site):
+        done = site.vmerge(*words)
+        assert done.returncode == DAEMON
+        assert "`nope`" in done.stderr and "shop" in done.stderr
+
+
+def test_unknown_stream(site: Site) -> None:
+    """An unknown stream is told with the known ones."""
+    with running(site):
+        done = site.vmerge("stop", site.workflow, "nope")
+        assert done.returncode == DAEMON
+        assert "`nope`" in done.stderr and "a, b" in done.stderr
+
+
+def test_status_json(site: Site) -> None:
+    """``status --json`` is one line of JSON with every stream's fields in their types."""
+    with running(site) as daemon:
+        wait_for_heads_of_all(site)
+        done = site.vmerge("status", "--json")
+        assert done.returncode == 0 and done.stdout.count("\n") == 1
+        status = json.loads(done.stdout)
+        assert status["pid"] == daemon.pid
+        (workflow,) = status["workflows"]
+        assert workflow["workflow"] == site.workflow
+        assert [stream["stream"] for stream in workflow["streams"]] == ["a", "b"]
+        for stream in workflow["streams"]:
+            assert {key: type(stream[key]) for key in STREAM_KEYS} == STREAM_KEYS
+
+
+def test_watch_ends_on_ctrl_c(site: Site) -> None:
+    """``status --watch`` shows the table again and again, and ends on SIGINT without a word and with exit code 0."""
+    with running(site), site.spawn("status", "--watch") as watch:
+        wait_until(lambda: watch.output.count("WORKFLOW") >= 2, "the table was shown twice")
+        os.kill(watch.pid, signal.SIGINT)
+        assert watch.wait(5) == 0
+        assert watch.errors == ""
+
+
+def test_closed_output(site: Site) -> None:
+    """A reader that has seen enough (``| head``) ends the command without a traceback."""
+    with running(site):
+        command = (*VMERGE, "status", "--watch", "--json")
+        environment = {**os.environ, **site.environment()}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+            assert process.stdout is not None and process.stderr is not None
+            process.stdout.readline()
+            process.stdout.close()
+            assert process.wait(10) is not None
+            assert process.stderr.read() == b""
+
+
+def test_hung_daemon(site: Site) -> None:
+    """A daemon that takes connections and answers nothing is told apart from none."""
+    with running(site) as daemon:
+        os.kill(daemon.pid, signal.SIGSTOP)
+        done = site.vmerge("status")
+        os.kill(daemon.pid, signal.SIGCONT)
+        assert done.returncode == DAEMON
+        assert "does not answer" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["a", "target"])
+def test_hosts_and_retries_while_a_server_is_down(alone: Site, name: str) -> None:
+    """A daemon that starts while a server is down hosts the workflow, says what it waits for, and goes on alone."""
+    server = alone.target if name == "target" else alone.shards["a"].server
+    server.kill()
+    with running(alone):
+        stream = alone.wait_for("a", phase="backing off")
+        assert f"cannot connect as {alone.user}" in stream["message"] or "Can't connect" in stream["message"]
+        assert stream["state"] == "running"
+        shown = alone.vmerge("status").stdout
+        assert "backing off" in shown
+        server.restart()
+        insert_customers(alone.shards["a"], 10**9, 5)
+        alone.require_exact()
+
+
+def test_stop_of_a_stream_that_was_never_entered(alone: Site) -> None:
+    """A stop works also while a first start is tried again and again."""
+    alone.target.kill()
+    with running(alone):
+        alone.wait_for("a", phase="backing off")
+        assert alone.vmerge("stop", alone.workflow).returncode == 0
+        alone.target.restart()
+        assert {stream["state"] for stream in alone.streams().values()} == {"stopped"}
+        alone.vmerge("start", alone.workflow)
+        alone.require_exact()
+
+
+def test_wrong_workflow_ends_in_error(site: Site) -> None:
+    """A workflow that does not fit its servers ends in the state error with the finding, and nothing is changed."""
+    site.target.query(f"DROP TABLE {site.database}.purchase")
+    with running(site):
+        message = site.wait_for("a", state="error")["message"]
+        assert "purchase" in message
+        assert not site.stored("state")
+        checked = site.vmerge("check", str(site.file))
+        assert checked.returncode == PREFLIGHT
+        assert "purchase" in checked.stderr
+    with running(site):
+        site.wait_for("a", state="error")
+
+
+def test_error_stays_until_start(site: Site) -> None:
+    """A stream that failed stays so through stop and restart, with its reason, until an operator starts it."""
+    reason = {}
+    with running(site) as daemon:
+        wait_for_heads_of_all(site)
+        shard = site.shards["a"]
+        site.target.query(f"DELETE FROM {site.database}.customer WHERE id = 1")
+        shard.server.query(f"UPDATE {shard.database}.customer SET name = 'x' WHERE id = 1")
+        reason["first"] = site.wait_for("a", state="error")["message"]
+        assert site.stored("state")["a"] == "error"
+        site.vmerge("stop", site.workflow)
+        assert site.streams()["a"]["state"] == "error"
+        assert daemon.end() == 0
+    with running(site):
+        assert site.wait_for("a", state="error")["message"] == reason["first"]
+        assert site.stored("message")["a"] == reason["first"]
+        site.vmerge("start", site.workflow, "a")
+        wait_until(lambda: site.stored("state")["a"] == "error", "it fails again")
+
+
+def test_past_schema_change(site: Site) -> None:
+    """An ALTER stops its stream; made on the target by hand, it is passed once and for good, and rows go on."""
+    shard = site.shards["a"]
+    alter = "ALTER TABLE {}.customer ADD COLUMN phone VARCHAR(20)"
+    with running(site) as daemon:
+        wait_for_heads_of_all(site)
+        shard.server.query(alter.format(shard.database))
+        shard.server.query(f"UPDATE {shard.database}.customer SET phone = '+41' WHERE id = 1")
+        message = site.wait_for("a", state="error")["message"]
+        assert "ADD COLUMN phone" in message
+        gtid = message.rpartition("--past-schema-change ")[2].partition("`")[0]
+        site.vmerge("stop", site.workflow, "b")
+        site.shards["b"].server.query(alter.format(site.shards["b"].database))
+        site.target.query(alter.format(site.database))
+        refused = site.vmerge("start", site.workflow, "a", "--past-schema-change", "nonsense")
+        assert refused.returncode == 2 and "Traceback" not in refused.stderr
+        assert site.vmerge("start", site.workflow, "a", "--past-schema-change", gtid).returncode == 0
+        wait_until(
+            lambda: site.target.query(f"SELECT phone FROM {site.database}.customer WHERE id = 1") == [("+41",)], "rows"
+        )
+        daemon.kill()
+    with running(site):
+        site.wait_for("a", is_at_head=True)
+        site.vmerge("start", site.workflow, "b")
+        gtid_b = site.wait_for("b", state="error")["message"].rpartition("--past-schema-change ")[2].partition("`")[0]
+        site.vmerge("start", site.workflow, "b", "--past-schema-change", gtid_b)
+        site.require_exact()
+
+
+def test_past_schema_change_of_a_running_stream(site: Site) -> None:
+    """Passing a schema change that nothing has stopped at is told, not swallowed."""
+    with running(site):
+        wait_for_heads_of_all(site)
+        gtid = "3e11fa47-71ca-11e1-9e33-c80aa9429562:23"
+        done = site.vmerge("start", site.workflow, "a", "--past-schema-change", gtid)
+        assert done.returncode == DAEMON
+        assert "nothing was started" in done.stderr
+
+
+def test_truncate_stops_the_stream(site: Site) -> None:
+    """TRUNCATE of one shard's table would empty the siblings' rows too: the stream stops and says so."""
+    shard = site.shards["a"]
+    with running(site):
+        wait_for_heads_of_all(site)
+        before = site.target.query(f"SELECT COUNT(*) FROM {site.database}.purchase")
+        shard.server.query(f"TRUNCATE TABLE {shard.database}.purchase")
+        message = site.wait_for("a", state="error")["message"]
+        assert "TRUNCATE" in message
+        assert site.target.query(f"SELECT COUNT(*) FROM {site.database}.purchase") == before
+        assert site.streams()["b"]["state"] == "running"
+
+
+def test_several_workflows(site: Site) -> None:
+    """One daemon hosts every file of its folder, and stops them side by side."""
+    document = yaml.safe_load(site.file.read_text())
+    document["workflow"] = "second"
+    (site.workflows / "second.yml").write_text(yaml.safe_dump(document))
+    with running(site) as daemon:
+        names = [workflow["workflow"] for workflow in site.client.status()["workflows"]]
+        assert names == ["second", "shop"]
+        assert "second" in site.vmerge("status", "second").stdout
+        assert daemon.end() == 0

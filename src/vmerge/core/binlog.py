@@ -29,6 +29,7 @@ from vmerge.core.events import Heartbeat, RowsEvent, SchemaChange, SourceItem, T
 from vmerge.core.payload import Decompress, split_events
 from vmerge.core.position import LAST_NUMBER, Gtid
 from vmerge.core.query import FIXED_BYTES, FIXED_PART, Query, read_query
+from vmerge.core.refusals import REFUSED, refused_event, refused_statement
 from vmerge.core.row_store import RowStore
 from vmerge.core.rows_shapes import TableEntry
 from vmerge.core.table_map import read_table_map
@@ -142,10 +143,7 @@ class BinlogDecoder:
             event_types.HEARTBEAT_V2: self._heartbeat,
             event_types.ROTATE: self._rotate,
             event_types.FORMAT_DESCRIPTION: self._describe_format,
-            event_types.ANONYMOUS_GTID: self._refuse_anonymous,
-            event_types.INCIDENT: self._refuse_incident,
-            event_types.BEGIN_LOAD_QUERY: self._refuse_load,
-            event_types.EXECUTE_LOAD_QUERY: self._refuse_load,
+            **dict.fromkeys(REFUSED, self._refuse),
             **dict.fromkeys(event_types.ROWS_KINDS, self._read_rows),
             **dict.fromkeys(event_types.IGNORED, self._ignore),
         }
@@ -267,7 +265,7 @@ class BinlogDecoder:
             self._created = query
             self._is_plain = False
             return None
-        raise unsupported_statement(gtid, word)
+        raise refused_statement(gtid, word)
 
     def _schema_change(self, event: bytes, gtid: Gtid, query: Query) -> SchemaChange:
         if self._byte_count:
@@ -280,7 +278,7 @@ class BinlogDecoder:
     def _xa(self, event: bytes, gtid: Gtid, query: Query) -> SourceItem | None:
         statement = read_xa(query.statement)
         if statement is None:
-            raise unsupported_statement(gtid, query.first_word)
+            raise refused_statement(gtid, query.first_word)
         if statement.verb == "START":
             self._is_begun = True
             self._xid = statement.xid
@@ -356,43 +354,9 @@ class BinlogDecoder:
     def _ignore(self, event: bytes) -> None:
         """Ignored on purpose: see ``event_types.IGNORED``."""
 
-    # Refusals
+    def _refuse(self, event: bytes) -> None:
+        raise refused_event(event[4], self._where(event))
 
     def _refuse_unknown(self, event: bytes) -> None:
-        if int.from_bytes(event[17:19], "little") & event_types.IGNORABLE_FLAG:
-            return
-        raise UnsupportedEvent(
-            f"the source sent an event of type {event[4]}, which is not known here, {self._where(event)}",
-            hint="Look at that place with mysqlbinlog; a newer version of vmerge may know it.",
-        )
-
-    def _refuse_anonymous(self, event: bytes) -> None:
-        raise UnsupportedEvent(
-            f"the source sent a transaction without a GTID, {self._where(event)}",
-            hint="Set gtid_mode=ON on the source.",
-        )
-
-    def _refuse_incident(self, event: bytes) -> None:
-        raise UnsupportedEvent(
-            f"the source reports an incident: events were lost, {self._where(event)}",
-            hint="The shard's rows must be copied anew from a position behind the incident.",
-        )
-
-    def _refuse_load(self, event: bytes) -> None:
-        raise UnsupportedEvent(
-            f"the source wrote LOAD DATA as a statement, {self._where(event)}",
-            hint="Set binlog_format=ROW on the source, in every session too.",
-        )
-
-
-def unsupported_statement(gtid: Gtid, word: str) -> UnsupportedEvent:
-    """Name a statement by its first word only: its text may hold row values."""
-    if word == "ROLLBACK":
-        return UnsupportedEvent(
-            f"transaction {gtid} was rolled back in part, and what is left of it cannot be told",
-            hint="Do not mix storage engines in one transaction. The source's binlog has it.",
-        )
-    return UnsupportedEvent(
-        f"transaction {gtid} holds a statement ({word}) where rows are needed",
-        hint="Set binlog_format=ROW on the source, in every session too. The source's binlog has the statement.",
-    )
+        if not int.from_bytes(event[17:19], "little") & event_types.IGNORABLE_FLAG:
+            self._refuse(event)

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 SOCKET_NAME = "control.sock"
 _MAX_PATH_BYTES = 107  # Linux has 108 bytes, one of them for the end
 _MAX_BODY_BYTES = 1024 * 1024
-_ANSWER_SECONDS = 10.0
+_ANSWER_SECONDS = 5.0
 _STOP_ANSWER_SECONDS = 700.0
 """Longer than any stop may take."""
 _DRAIN_SECONDS = 2.0

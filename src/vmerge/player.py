@@ -212,8 +212,9 @@ class Player:
             raise SchemaChanged(
                 f"stream {self._name} reached a schema change of a merged table, transaction {change.gtid}: "
                 f"{' '.join(change.statement.split())[:200]}",
-                hint="Change the target's table likewise, then go on with "
-                f"`vmerge start WORKFLOW {self._name} --past-schema-change {change.gtid}`.",
+                hint="Change the target's table likewise (after TRUNCATE or DROP delete this shard's rows only, for the "
+                f"table holds the siblings' too), then go on with `vmerge start WORKFLOW {self._name} "
+                f"--past-schema-change {change.gtid}`.",
             )
         self._pending.popleft()
         self._pass([change.gtid], change.committed_at_microseconds, count=1)

@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.server, pytest.mark.faults]
 BOUND_SECONDS = 6.0
 START_SECONDS = 2.0
 """A command of its own needs this to start and to end, on a busy machine."""
+EXIT_STOP_TIMEOUT = 5
 EXIT_TARGET_FAILED = 8
 
 Predicament = Callable[[Site, Servers], AbstractContextManager[None]]
@@ -250,6 +251,17 @@ def test_run_stops_on_ctrl_c(new_site: NewSite, servers: Servers, report: Report
         report.stops[f"`vmerge run` by SIGINT, while {predicament}"] = seconds
         assert program.wait(0) == 0, program.errors
         assert "Traceback" not in program.errors
+
+
+@pytest.mark.parametrize("way", ["SIGTERM", "vmerge daemon stop"])
+def test_bound_that_is_too_short(new_site: NewSite, servers: Servers, report: Report, way: str) -> None:
+    """What does not end within its bound is named, and the process ends all the same, with exit code 5."""
+    site = new_site(limits={"stop_timeout_seconds": 1})
+    servers.target.pause()
+    daemon = site.start_daemon()
+    assert WAYS[way](site) == EXIT_STOP_TIMEOUT
+    assert "did not stop within the bound: a (was connecting), b (was connecting)" in daemon.errors
+    report.done["stops that were too long"] += 1
 
 
 def test_second_signal_ends_at_once(new_site: NewSite, servers: Servers, report: Report) -> None:

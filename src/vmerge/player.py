@@ -212,8 +212,8 @@ class Player:
             raise SchemaChanged(
                 f"stream {self._name} reached a schema change of a merged table, transaction {change.gtid}: "
                 f"{' '.join(change.statement.split())[:200]}",
-                hint="Change the target's table likewise (after TRUNCATE or DROP delete this shard's rows only, for the "
-                f"table holds the siblings' too), then go on with `vmerge start WORKFLOW {self._name} "
+                hint="Change the target's table likewise (after TRUNCATE or DROP delete this shard's rows only: the "
+                f"siblings' are there, too), then go on with `vmerge start WORKFLOW {self._name} "
                 f"--past-schema-change {change.gtid}`.",
             )
         self._pending.popleft()

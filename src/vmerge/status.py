@@ -74,8 +74,9 @@ def _blocked(progress: StreamProgress, clock: Clock) -> Snapshot | None:
 
 def stream_sentence(stream: Snapshot) -> str:
     """Put what a stream is doing into a few words."""
+    message = " ".join(stream["message"].split())  # some have a line for each finding
     if stream["state"] != StreamState.RUNNING.value:
-        return f"{stream['state']}: {stream['message']}" if stream["message"] else stream["state"]
+        return f"{stream['state']}: {message}" if message else stream["state"]
     blocked = stream["blocked"]
     if blocked is not None:
         text = f"waits on a sibling since {blocked['seconds']:.1f} s for {blocked['key'] or 'a key'}"
@@ -83,7 +84,7 @@ def stream_sentence(stream: Snapshot) -> str:
         return f"{text}; not running: {', '.join(unfree)}" if unfree else text
     if stream["is_at_head"]:
         return "at head"
-    return f"{stream['phase']}: {stream['message']}" if stream["message"] else stream["phase"]
+    return f"{stream['phase']}: {message}" if message else stream["phase"]
 
 
 def status_line(snapshot: Snapshot) -> str:

@@ -150,12 +150,20 @@ class Supervisor:
     """
 
     def __init__(
-        self, workflow: str, streams: Iterable[str], assembly: Assembly, *, clock: Clock, stop_timeout_seconds: float
+        self,
+        workflow: str,
+        streams: Iterable[str],
+        assembly: Assembly,
+        *,
+        clock: Clock,
+        stop_timeout_seconds: float,
+        pause: Callable[[int], float] = restart_pause,
     ) -> None:
         self.workflow = workflow
         self.stop_timeout_seconds = stop_timeout_seconds
         self._assembly = assembly
         self._clock = clock
+        self._pause = pause
         self._lock = threading.Lock()
         names = tuple(streams)
         self.board = Board(names)
@@ -377,7 +385,7 @@ class Supervisor:
         return False
 
     def _back_off(self, hosted: _Hosted, failure: VmergeError, restarts: _Restarts) -> None:
-        pause = restart_pause(restarts.attempt)
+        pause = self._pause(restarts.attempt)
         if restarts.is_news(failure.message, self._clock.monotonic()):
             logger.warning("%s; trying again", failure.message, extra={"stream": hosted.name})
         progress = self.board.progress(hosted.name)

@@ -83,7 +83,7 @@ class SimTarget:
         self._is_connected = False
         self.fault: Fault | None = None
         self.interlude: Callable[[], None] | None = None
-        """What happens elsewhere during the next attempt, when its outcome is settled and not yet known."""
+        """What happens elsewhere right behind the next rollback, before the player does anything more."""
 
     def open(self) -> GtidSet:
         """See ``Target``."""
@@ -96,15 +96,10 @@ class SimTarget:
         """See ``Target``; a fault strikes behind the first row."""
         self._require_connection()
         self._database.begin(self._stream)
-        try:
-            for transaction in batch:
-                for event in transaction.rows:
-                    self._database.apply(self._stream, decode(event))
-                    self._strike(Fault.APPLY, TargetLost("gone while applying"))
-        finally:
-            interlude, self.interlude = self.interlude, None
-            if interlude is not None:
-                interlude()
+        for transaction in batch:
+            for event in transaction.rows:
+                self._database.apply(self._stream, decode(event))
+                self._strike(Fault.APPLY, TargetLost("gone while applying"))
 
     def commit(self, position: GtidSet, applied_at_microseconds: int) -> None:
         """See ``Target``."""
@@ -118,6 +113,9 @@ class SimTarget:
         """See ``Target``."""
         self._require_connection()
         self._database.rollback(self._stream)
+        interlude, self.interlude = self.interlude, None
+        if interlude is not None:
+            interlude()
 
     def close(self) -> None:
         """See ``Target``."""

@@ -79,20 +79,22 @@ class Search:
     def _choices(self, world: World, crashes: int) -> list[Choice]:
         """Return all that may happen next; looked up at once, for each act changes the world."""
         choices: list[Choice] = []
+        act: Callable[[World], bool | None]
         committing = list(world.database.open)
         for name in world.unfinished():
             choices.append((name, crashes, partial(World.step, name=name)))
             if name not in committing:
-                # What a sibling commits during an attempt is neither in its snapshot nor seen by it.
-                for other in committing:
-                    choices.append(
-                        (f"{name} during {other}", crashes, partial(World.step_while, name=name, other=other))
-                    )
+                # What a sibling commits between a failed attempt and the wait must end the wait.
+                for other in world.unfinished():
+                    if other != name:
+                        act = partial(World.step_before_wait, name=name, other=other)
+                        choices.append((f"{name}, {other} before it waits", crashes, act))
             if crashes:
                 choices.append((f"crash {name}", crashes - 1, partial(World.crash, name=name)))
                 faults = (Fault.BEFORE_COMMIT, Fault.AFTER_COMMIT) if name in committing else (Fault.APPLY,)
                 for fault in faults:
-                    choices.append((f"{fault.name} {name}", crashes - 1, partial(World.fail, name=name, fault=fault)))
+                    act = partial(World.fail, name=name, fault=fault)
+                    choices.append((f"{fault.name} {name}", crashes - 1, act))
         return choices
 
     def _act(self, act: Callable[[World], bool | None], world: World, path: list[str]) -> bool:

@@ -124,8 +124,8 @@ def play(world: World, schedule: list[tuple[int, str]]) -> None:
     for number, act in schedule:
         name = names[number % len(names)]
         if act == "follow":
-            world.step(names[_last_in_real_time(world)])
-        elif act == "tick":
+            name, act = names[_last_in_real_time(world)], "step"
+        if act == "tick":
             world.clock.advance(0.05)
         elif world.is_done(name):
             continue

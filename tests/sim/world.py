@@ -121,6 +121,7 @@ class World:
     def step(self, name: str) -> None:
         """Let a stream's player do one step, waiting or not: its timer may go off at any moment."""
         stream = self.streams[name]
+        assert stream.failure is None, f"{name} has given up: {stream.failure}"
         stream.sleep = None
         try:
             stream.sleep = stream.player.step()
@@ -135,14 +136,19 @@ class World:
             self._replace(stream)
         self.check()
 
-    def step_while(self, name: str, other: str) -> bool:
-        """Let a stream do one step, and a sibling one during its attempt; return whether there was an attempt."""
+    def step_before_wait(self, name: str, other: str) -> bool:
+        """Let a stream fail, and a sibling do two steps before it waits; return whether the stream did fail."""
+
+        def interlude() -> None:
+            for _ in range(2):
+                self.step(other)
+
         target = self.streams[name].target
-        target.interlude = lambda: self.step(other)
+        target.interlude = interlude
         self.step(name)
-        was_attempt = target.interlude is None
+        has_failed = target.interlude is None
         target.interlude = None
-        return was_attempt
+        return has_failed
 
     def crash(self, name: str) -> None:
         """Lose a stream's player without a word; the server rolls back, a new one begins."""

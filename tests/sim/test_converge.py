@@ -122,9 +122,7 @@ def play(world: World, schedule: list[tuple[int, str]]) -> None:
     """
     names = list(world.streams)
     for number, act in schedule:
-        name = names[number % len(names)]
-        if act == "follow":
-            name, act = names[_last_in_real_time(world)], "step"
+        name = names[_last_in_real_time(world) if act == "follow" else number % len(names)]
         if act == "tick":
             world.clock.advance(0.05)
         elif world.is_done(name):
@@ -135,7 +133,7 @@ def play(world: World, schedule: list[tuple[int, str]]) -> None:
                     world.step(name)
         elif act == "crash":
             world.crash(name)
-        elif act == "step":
+        elif act in ("step", "follow"):
             world.step(name)
         else:
             world.fail(name, Fault[act])

@@ -82,15 +82,15 @@ class WorkflowAssembly:
         self._states = MySqlStates(workflow.target_endpoint, self._tables)
 
     def find(self, stream: str) -> StoredStream | None:
-        """See ``vmerge.supervisor.Assembly``."""
+        """See ``vmerge.hosting.Assembly``."""
         return self._states.find(stream)
 
     def write(self, stream: str, state: StreamState, message: str) -> None:
-        """See ``vmerge.supervisor.Assembly``."""
+        """See ``vmerge.hosting.Assembly``."""
         self._states.write(stream, state, message)
 
     def enter(self, stream: str) -> None:
-        """See ``vmerge.supervisor.Assembly``. Raises ``PreflightError`` when something does not fit."""
+        """See ``vmerge.hosting.Assembly``. Raises ``PreflightError`` when something does not fit."""
         require(examine(workflow_facts(self._workflow)))
         self._states.enter(stream, lambda: self._start_position(stream))
 
@@ -104,7 +104,7 @@ class WorkflowAssembly:
     def build(
         self, stream: str, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]
     ) -> StreamParts:
-        """See ``vmerge.supervisor.Assembly``."""
+        """See ``vmerge.hosting.Assembly``."""
         workflow = self._workflow
         plan, definitions = self._plan(stream)
         identity = uuid5(_NAMESPACE, f"{workflow.workflow}/{stream}")

@@ -29,117 +29,20 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import replace
 
 from vmerge.board import Board
-from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.position import Gtid
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import DaemonError, Fenced, StopTimeout, TargetError, Verdict, VmergeError
+from vmerge.hosting import Assembly, Hosted, Restarts, StreamParts
 from vmerge.pauses import restart_pause
-from vmerge.player import Player
-from vmerge.stopping import Clock, StopToken
+from vmerge.stopping import Clock
 
 logger = logging.getLogger(__name__)
 
 _GRACE_SHARE, _KILL_SHARE, _SHUT_SHARE, _STORE_SHARE = 0.4, 0.15, 0.15, 0.3
-_SHOWN_AGAIN_SECONDS = 30.0
-"""A restart's cause that repeats is logged at most this often."""
-
 _BY_OPERATOR = "stopped by an operator"
-
-
-class StreamParts(Protocol):
-    """A player and the handles that end its calls from outside."""
-
-    @property
-    def player(self) -> Player:
-        """The player, owned by the stream's thread."""
-
-    def interrupt_source(self) -> None:
-        """Break a read that hangs."""
-
-    def kill_target_query(self) -> None:
-        """Ask the target, over a side connection, to end the running statement."""
-
-    def interrupt_target(self) -> None:
-        """Shut the target's socket."""
-
-
-class Stored(Protocol):
-    """What is known of a stream from earlier runs."""
-
-    @property
-    def position(self) -> GtidSet: ...
-    @property
-    def state(self) -> StreamState: ...
-    @property
-    def message(self) -> str: ...
-
-
-class Assembly(Protocol):
-    """Makes the parts of one workflow's streams, and keeps their states."""
-
-    def find(self, stream: str) -> Stored | None:
-        """Return what is stored of a stream; None when it was never started."""
-
-    def enter(self, stream: str) -> None:
-        """Examine the workflow and enter a new stream with its start position."""
-
-    def write(self, stream: str, state: StreamState, message: str) -> None:
-        """Store a state durably."""
-
-    def build(
-        self, stream: str, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]
-    ) -> StreamParts:
-        """Make a player whose connections are still closed; reads schemas, so it may block and raise."""
-
-
-class _Hosted:
-    """One stream's thread and what it was started with. Owner: the stream's orders; its thread sets ``parts``."""
-
-    def __init__(self, name: str, *, resumes: bool = False, accepted: frozenset[Gtid] = frozenset()) -> None:
-        self.name = name
-        self.stop = StopToken()
-        self.thread: threading.Thread | None = None
-        self.parts: StreamParts | None = None
-        self.resumes = resumes
-        """Whether a durable state other than running is to be overridden: an operator said start."""
-        self.accepted_schema_changes = accepted
-        self.is_entered = False
-        """Whether the target has a row for the stream, where a state can be stored."""
-
-    @property
-    def is_alive(self) -> bool:
-        return self.thread is not None and self.thread.is_alive()
-
-
-@dataclass
-class _Restarts:
-    """What one run of a stream's thread remembers from player to player."""
-
-    attempt: int = 0
-    position: GtidSet = field(default_factory=GtidSet)
-    after_conflict: bool = False
-    shown: str = ""
-    shown_at: float = 0.0
-
-    def learn(self, player: Player | None) -> None:
-        """Take over what an ended player knew; attempts count anew once the position has moved."""
-        self.attempt += 1
-        if player is None:
-            return
-        self.after_conflict = player.has_conflict
-        if not player.position.is_empty() and player.position != self.position:
-            self.position = player.position
-            self.attempt = 1
-
-    def is_news(self, cause: str, now: float) -> bool:
-        """Whether a cause is to be logged: it differs from the last one, or that is long ago."""
-        if cause == self.shown and now - self.shown_at < _SHOWN_AGAIN_SECONDS:
-            return False
-        self.shown, self.shown_at = cause, now
-        return True
 
 
 class Supervisor:
@@ -167,10 +70,12 @@ class Supervisor:
         self._lock = threading.Lock()
         names = tuple(streams)
         self.board = Board(names)
-        self._hosted = {name: _Hosted(name) for name in names}
+        self._hosted = {name: Hosted(name) for name in names}
         self._orders = {name: threading.Lock() for name in names}
         self._failures: dict[str, VmergeError] = {}
         self._is_closed = False
+        self._late: threading.Thread | None = None
+        """Stores a state that a stop could not wait for."""
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -202,6 +107,8 @@ class Supervisor:
             DaemonError: the process is ending, or a stream hangs in a stop that was too long.
         """
         with self._ordered(streams) as names:
+            if self._late is not None:
+                self._late.join()  # bounded by its connection's time-outs; its word must not come behind ours
             return tuple(name for name in names if self._start_one(name, resumes, accepted_schema_changes))
 
     def _start_one(self, name: str, resumes: bool, accepted: frozenset[Gtid]) -> bool:
@@ -213,7 +120,7 @@ class Supervisor:
                 if before.stop.is_set():
                     raise DaemonError(f"stream {name} is still stopping", hint="Start it when it has ended.")
                 return False
-            hosted = self._hosted[name] = _Hosted(name, resumes=resumes, accepted=accepted)
+            hosted = self._hosted[name] = Hosted(name, resumes=resumes, accepted=accepted)
             self._failures.pop(name, None)
             self.board.update(
                 name, state=StreamState.RUNNING, phase=Phase.CONNECTING, message="", blocked=None, is_at_head=False
@@ -280,18 +187,18 @@ class Supervisor:
         for one in hosted:
             self.board.update(one.name, phase=Phase.IDLE)
 
-    def _each(self, hosted: Iterable[_Hosted], action: Callable[[StreamParts], None]) -> None:
+    def _each(self, hosted: Iterable[Hosted], action: Callable[[StreamParts], None]) -> None:
         for one in hosted:
             parts = one.parts
             if parts is not None and one.is_alive:
                 action(parts)
 
-    def _each_aside(self, hosted: Iterable[_Hosted], action: Callable[[StreamParts], None]) -> None:
+    def _each_aside(self, hosted: Iterable[Hosted], action: Callable[[StreamParts], None]) -> None:
         """As ``_each``, side by side and without waiting: a server that hangs takes seconds to refuse."""
         for one in hosted:
             threading.Thread(target=self._each, args=([one], action), name=f"ending:{one.name}", daemon=True).start()
 
-    def _join(self, hosted: Sequence[_Hosted], share: float) -> bool:
+    def _join(self, hosted: Sequence[Hosted], share: float) -> bool:
         """Wait for threads to end; return whether all did."""
         until = self._clock.monotonic() + self.stop_timeout_seconds * share
         for one in hosted:
@@ -300,7 +207,7 @@ class Supervisor:
         return not any(one.is_alive for one in hosted)
 
     def _within_bound(self, action: Callable[[], None]) -> None:
-        """Do something that may hang; after its share of the bound it is left to itself."""
+        """Do something that may hang; after its share of the bound it is left to itself, and may still come true."""
         outcome: list[VmergeError] = []
 
         def run() -> None:
@@ -313,7 +220,8 @@ class Supervisor:
         thread.start()
         thread.join(self.stop_timeout_seconds * _STORE_SHARE)
         if thread.is_alive():
-            outcome.append(TargetError("the target does not answer"))
+            self._late = thread
+            outcome.append(TargetError("the target has not answered yet"))
         if outcome:
             raise TargetError(
                 f"the streams have ended, but that they are stopped could not be stored: {outcome[0].message}",
@@ -329,10 +237,10 @@ class Supervisor:
 
     # In the stream's own thread
 
-    def _host(self, hosted: _Hosted) -> None:
+    def _host(self, hosted: Hosted) -> None:
         """Run players until the stream is told to stop or fails for good."""
         logger.info("starting", extra={"stream": hosted.name})
-        restarts = _Restarts()
+        restarts = Restarts()
         while not hosted.stop.is_set():
             failure = self._run_player(hosted, restarts)
             if failure is None or hosted.stop.is_set():
@@ -344,7 +252,7 @@ class Supervisor:
             self._back_off(hosted, failure, restarts)
         self.board.update(hosted.name, phase=Phase.IDLE, blocked=None, is_at_head=False)
 
-    def _run_player(self, hosted: _Hosted, restarts: _Restarts) -> VmergeError | None:
+    def _run_player(self, hosted: Hosted, restarts: Restarts) -> VmergeError | None:
         """Run one player to its end; return what ended it, None if nothing went wrong."""
         try:
             if not self._may_run(hosted):
@@ -366,7 +274,7 @@ class Supervisor:
             return VmergeError(f"internal error: {type(error).__name__}: {error}")
         return None
 
-    def _may_run(self, hosted: _Hosted) -> bool:
+    def _may_run(self, hosted: Hosted) -> bool:
         """Look at the durable state, entering the stream if there is none; an operator's start overrides it."""
         stored = self._assembly.find(hosted.name)
         if stored is None:
@@ -384,7 +292,7 @@ class Supervisor:
         self.board.update(hosted.name, state=stored.state, message=stored.message, applied=stored.position)
         return False
 
-    def _back_off(self, hosted: _Hosted, failure: VmergeError, restarts: _Restarts) -> None:
+    def _back_off(self, hosted: Hosted, failure: VmergeError, restarts: Restarts) -> None:
         pause = self._pause(restarts.attempt)
         if restarts.is_news(failure.message, self._clock.monotonic()):
             logger.warning("%s; trying again", failure.message, extra={"stream": hosted.name})
@@ -395,7 +303,7 @@ class Supervisor:
         )
         hosted.stop.wait(pause)
 
-    def _fail(self, hosted: _Hosted, failure: VmergeError) -> None:
+    def _fail(self, hosted: Hosted, failure: VmergeError) -> None:
         message = " — ".join(filter(None, (failure.message, failure.hint)))
         logger.error("%s", message, extra={"stream": hosted.name})
         # The row of a stream that was taken over belongs to the daemon that did so.

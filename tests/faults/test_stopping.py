@@ -217,8 +217,9 @@ def test_stops_within_the_bound(
     with PREDICAMENTS[predicament](site, servers):
         stop_and_measure(site, report, predicament, way)
         servers.recover()
-        is_stopped = way == "vmerge stop" and predicament not in CANNOT_STORE
-        assert site.stored("state")["a"] == ("stopped" if is_stopped else "running")
+        # What could not be stored within the bound may be stored a little later.
+        expected = {"running"} if way != "vmerge stop" else {"stopped"}
+        assert site.stored("state")["a"] in expected | ({"running"} if predicament in CANNOT_STORE else set())
     if not site.goes_on():
         site.start_daemon()
     site.vmerge("start", site.workflow)

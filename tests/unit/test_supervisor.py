@@ -213,6 +213,11 @@ def wait_until(holds: Callable[[], bool]) -> None:
     raise AssertionError("not in time")
 
 
+def wait_for(gate: threading.Event) -> None:
+    """Hang until a gate opens."""
+    assert gate.wait(PATIENCE)
+
+
 @pytest.fixture
 def stage() -> Iterator[Stage]:
     """A stage whose threads have ended afterwards."""
@@ -360,6 +365,23 @@ def test_stop_that_cannot_be_stored(stage: Stage) -> None:
     assert not stage.supervisor.is_alive()
     assert stage.supervisor.stop() == ("a",)
     assert stage.assembly.stored["a"].state is StreamState.STOPPED
+
+
+def test_state_that_is_stored_late(stage: Stage) -> None:
+    """A stop that a hung target kept from storing its state cannot overrule a start that came behind it."""
+    gate = threading.Event()
+    stage.make(("a",), stop_timeout_seconds=0.3)
+    stage.supervisor.start()
+    stage.assembly.next_parts()
+    stage.assembly.on_write = lambda stream, state: wait_for(gate)
+    with pytest.raises(TargetError, match="has not answered yet"):
+        stage.supervisor.stop()
+    starting = threading.Thread(target=lambda: stage.supervisor.start(resumes=True))
+    starting.start()
+    gate.set()
+    starting.join(PATIENCE)
+    stage.assembly.next_parts()
+    assert stage.assembly.stored["a"].state is StreamState.RUNNING
 
 
 def test_stop_leaves_an_error_as_it_is(stage: Stage) -> None:

@@ -1,7 +1,7 @@
 """Durable states of a workflow's streams.
 
 Knows: how a state, a start position or a log entry gets into the control tables by itself, outside of any player. Never
-knows: players or threads. Used by the supervisor through its ``StateStore`` protocol.
+knows: players or threads. Used by the supervisor through its ``Assembly`` protocol.
 """
 
 from __future__ import annotations

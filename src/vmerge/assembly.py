@@ -121,7 +121,7 @@ class WorkflowAssembly:
             workflow.target_endpoint,
             stream,
             self._tables,
-            target_name=plan.target_name,
+            plan=plan,
             definitions=definitions,
             server_id=server_id,
         )

@@ -26,6 +26,7 @@ class Counters:
     flushes: int = 0
     splits: int = 0
     waits: int = 0
+    jumps: int = 0
     lock_conflicts: int = 0
     restarts: int = 0
     blocked_seconds: float = 0.0
@@ -104,7 +105,8 @@ class Board:
         with self._changed:
             others = [stream for other, stream in self._streams.items() if other != name]
             unfree = tuple(stream.name for stream in others if not is_free(stream.state, stream.phase))
-            return Siblings(self._version_of_others(name), len(others), unfree)
+            is_moving = any(_is_moving(stream) for stream in others)
+            return Siblings(self._version_of_others(name), len(others), unfree, is_moving)
 
     def wait_for_siblings(self, name: str, seen_version: int, seconds: float, stop: StopToken) -> bool:
         """Wait until a sibling commits beyond ``seen_version``, a stop, or so long; return whether one did."""
@@ -112,3 +114,8 @@ class Board:
 
     def _version_of_others(self, name: str) -> int:
         return sum(version for other, version in self._versions.items() if other != name)
+
+
+def _is_moving(stream: StreamProgress) -> bool:
+    """Whether a stream will commit soon: it is free, not blocked itself, and not known to be at its head."""
+    return is_free(stream.state, stream.phase) and stream.blocked is None and not stream.is_at_head

@@ -22,7 +22,8 @@ classed once, in ``mysql/faults.py``) or message texts. Used by every zone.
     │   ├── TargetLost              transient: connection gone, outside of COMMIT
     │   ├── CommitUnknown           transient: connection gone in COMMIT; only the checkpoint knows the outcome
     │   ├── LockConflict            transient: lock wait or deadlock; replay the same transactions
-    │   ├── KeyConflict             conflict: 1062, 1451, 1452; a sibling may release the key
+    │   ├── KeyConflict             conflict: a duplicate key that a sibling may release
+    │   │   └── ForeignKeyConflict  conflict: a parent that a sibling may bring, or children it may delete
     │   ├── RowMissing              a row to update or delete is not there
     │   ├── Fenced                  another daemon took this stream over
     │   ├── TargetAltered           transient: a table was altered under way; the stream proves it anew
@@ -182,7 +183,7 @@ class LockConflict(TargetError):
 
 
 class KeyConflict(TargetError):
-    """A unique or foreign key is, for now, held against this transaction (1062, 1451, 1452).
+    """A key is, for now, held against this transaction; as itself, a unique key (1062, 1586).
 
     ``key`` is the key's or constraint's name as far as the server told it; for display only.
     """
@@ -193,6 +194,12 @@ class KeyConflict(TargetError):
     def __init__(self, message: str, *, key: str = "", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.key = key
+
+
+class ForeignKeyConflict(KeyConflict):
+    """A foreign key is, for now, against this transaction (1216, 1217, 1451, 1452)."""
+
+    default_hint = "A sibling stream may bring the parent or delete the children; if it lasts, compare the sources."
 
 
 class RowMissing(TargetError):

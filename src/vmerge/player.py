@@ -13,27 +13,35 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from vmerge.board import Board
 from vmerge.core import conflict
 from vmerge.core.batch import choose_batch
-from vmerge.core.conflict import Await, GiveUp, Isolating, Limits, Reason, Siblings, Waiting
+from vmerge.core.conflict import Await, GiveUp, Isolating, Jumping, Limits, Reason, Siblings, Waiting
 from vmerge.core.events import Heartbeat, SchemaChange, SourceItem, Transaction
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.errors import (
     ConflictUnresolved,
+    ForeignKeyConflict,
     KeyConflict,
     LockConflict,
     RowMissing,
     SchemaChanged,
     SchemaMismatch,
+    SourceLost,
     TargetError,
     TargetRejected,
+    UnsupportedEvent,
+    VmergeError,
 )
 from vmerge.pauses import retry_pause
 from vmerge.reporting import Reporter
 from vmerge.stopping import Clock, StopToken
+
+JUMP_BYTES = 32 * 1024 * 1024
+"""Row images that one jump may hold: they are in memory together. A longer way is waited for."""
 
 IDLE_SAVE_SECONDS = 2.0
 """How often a position is stored that moved without any row for the target."""
@@ -51,6 +59,9 @@ class Source(Protocol):
     def read(self) -> Sequence[SourceItem]:
         """Return the next items in order, perhaps none; blocks for about a second at most."""
 
+    def poll(self) -> Sequence[SourceItem]:
+        """Return the next items that have arrived already, perhaps none; never blocks."""
+
     def close(self) -> None:
         """Let go of the source."""
 
@@ -63,6 +74,12 @@ class Target(Protocol):
 
     def apply(self, batch: Sequence[Transaction]) -> None:
         """Begin a target transaction and apply whole transactions in it. On an error the caller rolls back."""
+
+    def apply_net_effect(self, run: Sequence[Transaction]) -> None:
+        """Begin a target transaction and apply what a run of transactions does in the end (``core/fold.py``).
+
+        Raises ``UnsupportedEvent`` when that cannot be told. On any error the caller rolls back.
+        """
 
     def commit(self, position: GtidSet, applied_at_microseconds: int) -> None:
         """Store the position in the open target transaction (or one of its own) and commit."""
@@ -177,12 +194,17 @@ class Player:
         if isinstance(head, SchemaChange):
             self._pass_schema_change(head)
             return None
+        if isinstance(self._state, Jumping):
+            return self._jump(self._state)
         return self._apply()
 
     # Reading
 
     def _read(self) -> None:
-        for item in self._source.read():
+        self._take(self._source.read())
+
+    def _take(self, items: Sequence[SourceItem]) -> None:
+        for item in items:
             if isinstance(item, Heartbeat):
                 if not self._pending:
                     self._reporter.at_head()
@@ -246,6 +268,44 @@ class Player:
         self._in_flight = batch
         return None
 
+    def _jump(self, jumping: Jumping) -> Await | None:
+        """Apply the next transactions, as many as have arrived of so many, as their net effect."""
+        run = self._look_ahead(jumping.count)
+        if len(run) < jumping.least:
+            now = self._clock.monotonic()
+            decision = self._decide(conflict.Unreached(now, self._pause(self._attempt())))
+            assert not isinstance(decision, GiveUp), "a jump that is not tried proves nothing"
+            return decision
+        self._snapshot = self._board.siblings_of(self._name)
+        try:
+            self._target.apply_net_effect(run)
+        except (TargetError, UnsupportedEvent) as error:
+            return self._failed(run, error)
+        self._in_flight = run
+        return None
+
+    def _look_ahead(self, count: int) -> list[Transaction]:
+        """Return the next transactions up to a schema change, ``JUMP_BYTES`` or what has arrived."""
+        while len(self._pending) < count and self._bytes_ahead() < JUMP_BYTES:
+            before = len(self._pending)
+            with suppress(SourceLost):  # what has arrived is enough; the next read will say it again
+                self._take(self._source.poll())
+            if len(self._pending) == before:
+                break
+        run: list[Transaction] = []
+        size = 0
+        for item in self._pending:
+            if not isinstance(item, Transaction) or len(run) == count:
+                break
+            size += item.byte_count
+            if run and size > JUMP_BYTES:
+                break
+            run.append(item)
+        return run
+
+    def _bytes_ahead(self) -> int:
+        return sum(item.byte_count for item in self._pending if isinstance(item, Transaction))
+
     def _commit(self) -> Await | None:
         batch, self._in_flight = self._in_flight, []
         position = self._position.advanced(_gtids_of(batch))
@@ -258,6 +318,8 @@ class Player:
         self._applied_at = applied_at
         self._has_saved()
         self._drop_from_pending(batch)
+        if isinstance(self._state, Jumping):
+            self._reporter.jumped()
         # Before siblings hear of it: what they commit in answer shall count as a move of theirs.
         applied = conflict.Applied(len(batch), self._board.siblings_of(self._name).version)
         self._state, _ = conflict.decide(self._state, applied, self._limits)
@@ -271,44 +333,60 @@ class Player:
 
     # Conflicts
 
-    def _failed(self, batch: Sequence[Transaction], error: TargetError) -> Await | None:
+    def _failed(self, batch: Sequence[Transaction], error: VmergeError) -> Await | None:
         """Roll back, ask the machine, obey."""
         event = self._as_event(batch, error)
         if event is None:
             raise error
         self._target.rollback()
         before = self._state
+        decision = self._decide(event)
+        if isinstance(decision, GiveUp):
+            raise self._surrender(decision.reason, before, batch, error) from error
+        if isinstance(decision, Await) and isinstance(self._state, Waiting):
+            key = error.key if isinstance(error, KeyConflict) else None
+            self._reporter.waiting(self._state, str(batch[0].gtid), key)
+        return decision
+
+    def _decide(self, event: conflict.Event) -> Await | GiveUp | None:
+        """Ask the machine; return what is more than going on."""
+        before = self._state
         self._state, decision = conflict.decide(before, event, self._limits)
         self._reporter.failed(before, event, decision)
-        match decision:
-            case Await():
-                self._is_woken = True
-                if isinstance(self._state, Waiting):
-                    key = error.key if isinstance(error, KeyConflict) else None
-                    self._reporter.waiting(self._state, str(batch[0].gtid), key)
-                return decision
-            case GiveUp():
-                raise self._surrender(decision.reason, before, batch, error) from error
-            case _:
-                return None
+        if isinstance(decision, conflict.Proceed):
+            return None
+        self._is_woken = isinstance(decision, Await)
+        return decision
 
-    def _as_event(self, batch: Sequence[Transaction], error: TargetError) -> conflict.Event | None:
+    def _as_event(self, batch: Sequence[Transaction], error: VmergeError) -> conflict.Event | None:
         now = self._clock.monotonic()
         match error:
             case KeyConflict():
-                attempt = self._state.attempts + 1 if isinstance(self._state, Waiting) else 1
-                return conflict.Conflicted(len(batch), self._snapshot, now, self._pause(attempt))
+                may_jump = not isinstance(error, ForeignKeyConflict)
+                return conflict.Conflicted(
+                    len(batch), self._snapshot, now, self._pause(self._attempt()), may_jump=may_jump
+                )
             case LockConflict():
                 locks = 0 if isinstance(self._state, conflict.Stuck) else self._state.locks
                 return conflict.Locked(len(batch), now, self._pause(locks + 1))
             case RowMissing() | SchemaMismatch() | TargetRejected():
                 return conflict.Rejected(len(batch))
+            case UnsupportedEvent():
+                return conflict.Unfoldable(now, self._pause(self._attempt()))
             case _:
                 return None
 
+    def _attempt(self) -> int:
+        """Return the number of the attempt that comes next, for its pause."""
+        match self._state:
+            case Waiting(attempts=attempts) | Jumping(waiting=Waiting(attempts=attempts)):
+                return attempts + 1
+            case _:
+                return 1
+
     def _surrender(
-        self, reason: Reason, before: conflict.State, batch: Sequence[Transaction], error: TargetError
-    ) -> TargetError | ConflictUnresolved:
+        self, reason: Reason, before: conflict.State, batch: Sequence[Transaction], error: VmergeError
+    ) -> VmergeError:
         gtid = batch[0].gtid
         if reason is Reason.REJECTED:
             return type(error)(f"stream {self._name}, transaction {gtid}: {error.message}", hint=error.hint)

@@ -65,6 +65,11 @@ class Reporter:
         self._pass_split(count)
         self._update(applied=position, applied_at=applied_at)
 
+    def jumped(self) -> None:
+        """A batch that is about to be committed was applied as its net effect."""
+        counters = self._counters
+        self._update(counters=replace(counters, jumps=counters.jumps + 1))
+
     def committed(self, batch: Sequence[Transaction], position: GtidSet, applied_at: float, batch_limit: int) -> None:
         """A batch is on the target; siblings wake."""
         self._pass_split(len(batch))
@@ -88,6 +93,8 @@ class Reporter:
         """An attempt was rolled back, and this was decided."""
         counters = self._counters
         match event:
+            case conflict.Conflicted() | conflict.Rejected() if isinstance(before, conflict.Jumping):
+                return
             case conflict.Conflicted(count=count) | conflict.Rejected(count=count) if count > 1:
                 counters = replace(counters, splits=counters.splits + 1)
                 self._split_rest, self._split_done = count, 0

@@ -40,7 +40,12 @@ def stream_snapshot(progress: StreamProgress, clock: Clock) -> Snapshot:
         "row_bytes": counters.rows_bytes,
         "restarts": counters.restarts,
         "lock_conflicts": counters.lock_conflicts,
-        "conflicts": {"flushes": counters.flushes, "splits": counters.splits, "waits": counters.waits},
+        "conflicts": {
+            "flushes": counters.flushes,
+            "splits": counters.splits,
+            "waits": counters.waits,
+            "jumps": counters.jumps,
+        },
         "blocked_seconds_total": round(counters.blocked_seconds + _blocked_seconds(progress, clock), 3),
         "blocked": _blocked(progress, clock),
     }

@@ -62,6 +62,11 @@ class WholeSource:
         self._position = self._advance(items)
         return items
 
+    def poll(self) -> Sequence[SourceItem]:
+        items = self._source.poll()
+        self._position = self._advance(items)
+        return items
+
     def _advance(self, items: Sequence[SourceItem]) -> GtidSet:
         return self._position.advanced([item.gtid for item in items if not isinstance(item, Heartbeat)])
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from tests.sim.rows import Change, Row, RowKey, Table, Value, unique_entries
 
 from vmerge.core.position import GtidSet
-from vmerge.errors import Fenced, KeyConflict, LockConflict, RowMissing
+from vmerge.errors import Fenced, ForeignKeyConflict, KeyConflict, LockConflict, RowMissing
 
 Entry = tuple[Hashable, ...]
 """What can be locked: a row by its primary key, or an entry of a unique key."""
@@ -87,13 +87,14 @@ class SimDatabase:
 
     # Changes
 
-    def apply(self, stream: str, change: Change) -> None:
+    def apply(self, stream: str, change: Change, *, checks_foreign_keys: bool = True) -> None:
         """Change one row in a stream's open transaction; on an error what came before stays, as on a server."""
         if change.before is not None:
             self._remove(stream, change.table, change.before)
         if change.after is not None:
-            self._add(stream, change.table, change.after)
-        self._check_children(stream, change)
+            self._add(stream, change.table, change.after, checks_foreign_keys=checks_foreign_keys)
+        if checks_foreign_keys:
+            self._check_children(stream, change)
 
     def _remove(self, stream: str, table_name: str, before: Row) -> None:
         key = (table_name, before[0])
@@ -106,7 +107,7 @@ class SimDatabase:
             self._lock(stream, ("entry", table_name, number, values))
         self.open[stream][key] = None
 
-    def _add(self, stream: str, table_name: str, after: Row) -> None:
+    def _add(self, stream: str, table_name: str, after: Row, *, checks_foreign_keys: bool) -> None:
         table = self._tables[table_name]
         key = (table_name, after[0])
         self._lock(stream, ("row", *key))
@@ -116,11 +117,11 @@ class SimDatabase:
             self._lock(stream, ("entry", table_name, number, values))
             if self._has_entry(stream, table, number, values):
                 raise KeyConflict(f"{table_name}: duplicate {values}", key=f"unique_{number}")
-        for column, parent in table.parents:
+        for column, parent in table.parents if checks_foreign_keys else ():
             if after[column] is not None:
                 self._lock(stream, ("row", parent, after[column]), exclusive=False)
                 if self._find(stream, (parent, after[column])) is None:
-                    raise KeyConflict(f"{table_name}: no parent {after[column]}", key=f"{table_name}_{parent}")
+                    raise ForeignKeyConflict(f"{table_name}: no parent {after[column]}", key=f"{table_name}_{parent}")
         self.open[stream][key] = after
 
     def _check_children(self, stream: str, change: Change) -> None:
@@ -131,7 +132,9 @@ class SimDatabase:
                 if row[column] != change.before[0]:
                     continue
                 self._lock(stream, ("row", child, row[0]), exclusive=False)
-                raise KeyConflict(f"{change.table}: row {change.before[0]} has children", key=f"{child}_{change.table}")
+                raise ForeignKeyConflict(
+                    f"{change.table}: row {change.before[0]} has children", key=f"{child}_{change.table}"
+                )
 
     def _children_of(self, parent: str) -> Iterator[tuple[str, int]]:
         for table in self._tables.values():

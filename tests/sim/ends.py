@@ -6,13 +6,15 @@ knows: schedules or what must hold. Used by the world, and by tests that need a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 
 from tests.sim.database import SimDatabase
 from tests.sim.rows import decode
 
-from vmerge.core.events import Heartbeat, SourceItem, Transaction
+from vmerge.core.event_types import NO_FOREIGN_KEY_CHECKS_FLAG as NO_CHECKS
+from vmerge.core.events import Heartbeat, RowsEvent, SourceItem, Transaction
+from vmerge.core.fold import fold
 from vmerge.core.position import GtidSet
 from vmerge.errors import CommitUnknown, SourceLost, TargetLost, VmergeError
 
@@ -68,6 +70,10 @@ class SimSource:
         chunk, self.rest = self.rest[: self._chunk], self.rest[self._chunk :]
         return chunk or [Heartbeat()]
 
+    def poll(self) -> list[SourceItem]:
+        """See ``Source``."""
+        return self.read() if self.rest else []
+
     def close(self) -> None:
         """See ``Source``."""
         self.rest = []
@@ -94,12 +100,18 @@ class SimTarget:
 
     def apply(self, batch: Sequence[Transaction]) -> None:
         """See ``Target``; a fault strikes behind the first row."""
+        self._apply(event for transaction in batch for event in transaction.rows)
+
+    def apply_net_effect(self, run: Sequence[Transaction]) -> None:
+        """See ``Target``; the effect is made by the product's own code."""
+        self._apply(fold((event for transaction in run for event in transaction.rows), lambda table: (0,)))
+
+    def _apply(self, rows: Iterable[RowsEvent]) -> None:
         self._require_connection()
         self._database.begin(self._stream)
-        for transaction in batch:
-            for event in transaction.rows:
-                self._database.apply(self._stream, decode(event))
-                self._strike(Fault.APPLY, TargetLost("gone while applying"))
+        for event in rows:
+            self._database.apply(self._stream, decode(event), checks_foreign_keys=not event.shape.flags & NO_CHECKS)
+            self._strike(Fault.APPLY, TargetLost("gone while applying"))
 
     def commit(self, position: GtidSet, applied_at_microseconds: int) -> None:
         """See ``Target``."""

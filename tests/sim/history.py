@@ -95,28 +95,39 @@ class History:
             if self.can_step(vector, stream):
                 yield (*vector[:stream], length + 1, *vector[stream + 1 :])
 
+    def jumps(self, vector: Vector) -> Iterator[Vector]:
+        """Yield the vectors that the net effect of several transactions of one stream leads to."""
+        for stream, length in enumerate(vector):
+            for longer in range(length + 2, len(self.streams[stream]) + 1):
+                reached = (*vector[:stream], longer, *vector[stream + 1 :])
+                if self.union(reached) is not None:
+                    yield reached
+
     def is_dead(self, vector: Vector) -> bool:
-        """Tell whether no single transaction of any stream is possible, though some are left: only a jump helps."""
-        return vector != self.end and not any(True for _ in self.following(vector))
+        """Tell whether no stream can go on alone, by a step or by a jump, though some are left."""
+        return (
+            vector != self.end and next(self.following(vector), None) is None and next(self.jumps(vector), None) is None
+        )
 
     @cached_property
     def reachable(self) -> frozenset[Vector]:
-        """All vectors that single transactions lead to."""
+        """All vectors that steps and jumps lead to."""
         found = {self.start}
         stack = [self.start]
         while stack:
-            for vector in self.following(stack.pop()):
+            current = stack.pop()
+            for vector in (*self.following(current), *self.jumps(current)):
                 if vector not in found:
                     found.add(vector)
                     stack.append(vector)
         return frozenset(found)
 
     def can_end(self) -> bool:
-        """Tell whether some order of single transactions leads to the union of all."""
+        """Tell whether some order of steps and jumps leads to the union of all."""
         return self.end in self.reachable
 
-    def is_solvable_by_waiting(self) -> bool:
-        """Tell whether no order of single transactions ends in a dead vector."""
+    def is_solvable_alone(self) -> bool:
+        """Tell whether no order of steps and jumps ends in a dead vector."""
         return not any(self.is_dead(vector) for vector in self.reachable)
 
     def has_conflicts(self) -> bool:

@@ -1,7 +1,8 @@
 """Rows of the simulator: tables, changes of single rows, and their disguise as rows events.
 
-Knows: how a change travels inside a ``RowsEvent``. Never knows: streams, players or locks. The player never looks
-into images, so their bytes here are what ``SimTarget`` likes best. Used by the other modules of the simulator.
+Knows: how a change travels inside a ``RowsEvent``: as real row images, every column a short text, so that the real
+net effect of a run can be made of them. Never knows: streams, players or locks. Used by the other modules of the
+simulator.
 """
 
 from __future__ import annotations
@@ -67,27 +68,57 @@ def update(table: str, before: Row, after: Row) -> Change:
 
 
 @cache
-def _shape(table: str, kind: RowsKind) -> RowsShape:
-    table_map = TableMap("shop", table, 1, b"\x03", b"", b"\x00", b"", (), None)
-    return RowsShape(table_map, kind, 0, b"\x01\xff")
+def _table_map(table: str, columns: int) -> TableMap:
+    varchar = b"\x0f" * columns, b"\xff\x00" * columns
+    return TableMap("shop", table, 1, *varchar, b"\xff" * ((columns + 7) // 8), b"", (), None)
+
+
+@cache
+def _shape(table: str, columns: int, kind: RowsKind) -> RowsShape:
+    bitmap = ((1 << columns) - 1).to_bytes((columns + 7) // 8, "little")
+    bitmaps = bitmap * (2 if kind is RowsKind.UPDATE else 1)
+    return RowsShape(_table_map(table, columns), kind, 0, bytes((columns,)) + bitmaps)
+
+
+def _image(row: Row) -> bytes:
+    nulls = sum(1 << column for column, value in enumerate(row) if value is None)
+    texts = [json.dumps(value).encode() for value in row if value is not None]
+    return nulls.to_bytes((len(row) + 7) // 8, "little") + b"".join(bytes((len(text),)) + text for text in texts)
 
 
 @cache
 def encode(change: Change) -> RowsEvent:
     """Return the rows event that carries a change."""
-    images = json.dumps([change.before, change.after]).encode()
-    return RowsEvent(_shape(change.table, change.kind), images)
+    rows = [row for row in (change.before, change.after) if row is not None]
+    return RowsEvent(_shape(change.table, len(rows[0]), change.kind), b"".join(map(_image, rows)))
+
+
+def _read_image(image: bytes, columns: int) -> tuple[Row, bytes]:
+    offset = (columns + 7) // 8
+    nulls = int.from_bytes(image[:offset], "little")
+    row: list[Value] = []
+    for column in range(columns):
+        if nulls >> column & 1:
+            row.append(None)
+            continue
+        end = offset + 1 + image[offset]
+        row.append(json.loads(image[offset + 1 : end]))
+        offset = end
+    return tuple(row), image[offset:]
 
 
 @cache
-def _decode_images(images: bytes) -> tuple[Row | None, Row | None]:
-    before, after = (None if image is None else tuple(image) for image in json.loads(images))
-    return before, after
-
-
 def decode(event: RowsEvent) -> Change:
-    """Return the change that a rows event carries."""
-    return Change(event.shape.table.table, *_decode_images(event.images))
+    """Return the change that a rows event of one row carries."""
+    table = event.shape.table
+    first, rest = _read_image(event.images, table.column_count)
+    match event.shape.kind:
+        case RowsKind.WRITE:
+            return Change(table.table, None, first)
+        case RowsKind.DELETE:
+            return Change(table.table, first, None)
+        case _:
+            return Change(table.table, first, _read_image(rest, table.column_count)[0])
 
 
 def unique_entries(table: Table, row: Row) -> Iterable[tuple[int, Row]]:

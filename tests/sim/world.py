@@ -18,7 +18,7 @@ from tests.sim.history import History, Vector
 from tests.sim.rows import encode
 
 from vmerge.board import Board, StreamProgress
-from vmerge.core.conflict import Await, Clear, Isolating, Limits, Waiting
+from vmerge.core.conflict import Await, Clear, Isolating, Jumping, Limits, Waiting
 from vmerge.core.events import Transaction
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.states import Phase, StreamState
@@ -71,6 +71,7 @@ class Settings:
     chunk: int = 100
     calm: int = 50
     timeout_seconds: float = 60.0
+    jump_after_seconds: float = 1.0
     pause: Callable[[int], float] = field(default=lambda attempt: 0.01 * 2 ** min(attempt, 7))
 
 
@@ -103,7 +104,12 @@ class World:
 
     def _player(self, name: str, source: SimSource, target: SimTarget, *, after_conflict: bool) -> Player:
         settings = self.settings
-        limits = Limits(settings.batch, settings.timeout_seconds, calm_transactions=settings.calm)
+        limits = Limits(
+            settings.batch,
+            settings.timeout_seconds,
+            calm_transactions=settings.calm,
+            jump_after_seconds=settings.jump_after_seconds,
+        )
         return Player(
             name,
             source,
@@ -183,7 +189,7 @@ class World:
 
     @property
     def is_dead(self) -> bool:
-        """Tell whether no stream can go on by a single transaction. One without rows may be passed but not stored."""
+        """Tell whether no stream can go on alone. A transaction without rows may be passed but not stored."""
         passed = tuple(stream.player.position.count() for stream in self.streams.values())
         return self.history.is_dead(passed)
 
@@ -225,7 +231,7 @@ class World:
         if stream.sleep is not None or stream.failure is not None:
             assert name not in self.database.open, f"{name} waits with an open target transaction"
         if progress.blocked is not None:
-            is_waiting = isinstance(stream.player._state, Waiting) and stream.failure is None
+            is_waiting = isinstance(stream.player._state, Waiting | Jumping) and stream.failure is None
             assert is_waiting, f"{name} is shown as blocked and is not"
         if stream.sleep is not None and stream.sleep.seen_version is not None and self.is_asleep(name):
             assert not self.history.can_step(vector, index), f"{name} sleeps at {vector} though its key is free"
@@ -289,8 +295,19 @@ def fingerprint(world: World) -> tuple[Any, ...]:
                 mode = ("Isolating", limit, min(calm, world.settings.calm), has_moved, locks)
             case Clear(locks):
                 mode = ("Clear", locks)
+            case Waiting():
+                mode = ("Waiting", *_wait_mode(player._state, version))
+            case Jumping(waiting, count, least):
+                mode = ("Jumping", count, least, *_wait_mode(waiting, version))
             case state:
                 mode = (type(state).__name__,)
         players.append((mode, len(player._pending), len(player._in_flight), len(stream.source.rest), player._position))
     checkpoints = tuple(world.database.checkpoints.values())
     return checkpoints, tuple(players)
+
+
+def _wait_mode(waiting: Waiting, version: int) -> tuple[Any, ...]:
+    """Return what of a wait decides over its jumps."""
+    last = waiting.last_jump
+    failed = None if last is None else (last.count, last.version != version)
+    return min(waiting.attempts, 2), waiting.may_jump, failed

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from vmerge.board import Board, Counters
+from vmerge.board import Blocked, Board, Counters
 from vmerge.core.conflict import Siblings
 from vmerge.core.states import Phase, StreamState
 from vmerge.stopping import StopToken
@@ -106,8 +106,20 @@ def test_a_snapshot_names_who_is_not_free() -> None:
     board.update("A", state=StreamState.ERROR)
     board.update("C", phase=Phase.BACKING_OFF)
     assert board.siblings_of("A") == Siblings(0, 2, ("C",))
-    assert board.siblings_of("B") == Siblings(0, 2, ("A", "C"))
-    assert Board(["A"]).siblings_of("A") == Siblings(0, 0)
+    assert board.siblings_of("B") == Siblings(0, 2, ("A", "C"), is_moving=False)
+    assert Board(["A"]).siblings_of("A") == Siblings(0, 0, is_moving=False)
+
+
+def test_a_snapshot_tells_whether_a_sibling_will_move() -> None:
+    """A sibling that is at its head, blocked itself, or not free will not move soon; any other will."""
+    board = board_of("A", "B", "C")
+    assert board.siblings_of("A").is_moving
+    board.update("B", is_at_head=True)
+    assert board.siblings_of("A").is_moving
+    board.update("C", phase=Phase.WAITING, blocked=Blocked(0.0, 1, "", "", ()))
+    assert not board.siblings_of("A").is_moving
+    board.update("C", blocked=None, state=StreamState.STOPPED)
+    assert not board.siblings_of("A").is_moving
 
 
 def test_changes_leave_other_fields_alone() -> None:

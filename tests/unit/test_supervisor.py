@@ -54,6 +54,10 @@ class FakeSource:
         """Raise the next word."""
         raise self.words.get(timeout=PATIENCE)
 
+    def poll(self) -> Sequence[SourceItem]:
+        """Nothing has arrived."""
+        return ()
+
     def close(self) -> None:
         """Nothing to do."""
 
@@ -73,6 +77,9 @@ class FakeTarget:
         return self._at
 
     def apply(self, batch: Sequence[Transaction]) -> None:
+        """Nothing comes."""
+
+    def apply_net_effect(self, run: Sequence[Transaction]) -> None:
         """Nothing comes."""
 
     def commit(self, position: GtidSet, applied_at_microseconds: int) -> None:

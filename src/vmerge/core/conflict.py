@@ -15,6 +15,12 @@ wait for each other for ever:
   time, each committed with its own position (*split*, and by it the *flush* of everything in front of the one
   that fails), and only that one waits. Batching stays off until the conflict is over, and comes back gradually.
 
+Waiting does not always help. A sibling may have overtaken this stream: its row with the key is final, and it is our own
+later transactions that release the key. Then the stream *jumps*: it applies its next transactions together, as their
+net effect, which the target can take. A jump that is possible is always right, since it ends in an exact prefix of the
+shard; it only hides the states in between. So it comes after waiting, and its length grows until one fits or nothing
+more has arrived from the source.
+
 The transition table
 --------------------
 ``n`` is the number of transactions in the attempt. ``limit`` is how many may share the next one.
@@ -30,16 +36,26 @@ The transition table
     any        Conflicted, n=1
                no sibling        Stuck                              GiveUp(NO_SIBLING)
                blocked too long  Stuck                              GiveUp(TIMED_OUT)
+               waiting is vain   Jumping(2)                         Proceed                  (jump)
                otherwise         Waiting                            Await(until, a commit)   (wait)
+    Jumping    Conflicted        Jumping(twice as many)             Proceed
+               no more arrived   Waiting                            Await(until, a commit)
+    Jumping    Applied           Isolating(limit 1)                 Proceed
+    Jumping    Unreached         Waiting                            Await(until, a commit)
+    Jumping    Unfoldable        Waiting, never jumps               Await(until, a commit)
     any        Locked            same                               Await(until)
                several in a row  Isolating(half the limit), but     Await(until)
                                  Waiting stays Waiting
     any        Rejected, n>1     Isolating(limit 1)                 Proceed          (split, flush)
     any        Rejected, n=1     Stuck                              GiveUp(REJECTED)
+    Jumping    Rejected          Isolating(limit 1)                 Proceed
     any        Woken             same                               Proceed         (the next try)
     Stuck      any               Stuck                              GiveUp(same)
 
-``any`` is every state but Stuck.
+``any`` is every state but Stuck, and but Jumping where that has a row of its own. Waiting is vain when every sibling is
+at its head, waits itself or is not free; and it is taken to be vain after ``jump_after_seconds``, or a sibling that
+keeps a hot key in motion could win for ever. After a jump that led nowhere the next one comes that much later, and if
+no sibling has moved since, only with more transactions than that one had.
 
 Evidence
 --------
@@ -68,6 +84,8 @@ class Limits:
     """How long one transaction may stay blocked while its siblings are free to move."""
     calm_transactions: int = 50
     """So many own transactions without a conflict bring batching back even if no sibling moves."""
+    jump_after_seconds: float = 1.0
+    """How long siblings that still move are waited for before a jump is tried."""
     locks_before_smaller: int = 3
     """So many lock conflicts in a row halve the limit: a smaller transaction holds fewer locks for less time."""
 
@@ -81,6 +99,8 @@ class Siblings:
     count: int
     unfree: tuple[str, ...] = ()
     """Streams that cannot move by themselves: stopped, in error, reconnecting."""
+    is_moving: bool = True
+    """Whether some sibling is free, behind its head and not waiting itself, so that it will move soon."""
 
 
 class Reason(Enum):
@@ -125,6 +145,32 @@ class Waiting:
     """Blocked time during which every sibling was free to move."""
     counted_at: float = 0.0
     locks: int = 0
+    may_jump: bool = True
+    """False once the transactions ahead turned out to have no net effect that can be told."""
+    last_jump: FailedJump | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailedJump:
+    """A jump with all that had arrived, which did not fit."""
+
+    at: float
+    count: int
+    version: int
+    """The siblings' version before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jumping:
+    """The blocked transaction is tried together with those behind it, as one net effect."""
+
+    waiting: Waiting
+    """What it goes back to."""
+    count: int
+    """How many transactions the next attempt is to hold, if so many have arrived."""
+    least: int = 2
+    """With fewer there is no attempt: they are known not to fit."""
+    locks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +180,8 @@ class Stuck:
     reason: Reason
 
 
-State = Clear | Isolating | Waiting | Stuck
+State = Clear | Isolating | Waiting | Jumping | Stuck
+_Live = Clear | Isolating | Waiting | Jumping
 
 
 # Events
@@ -158,6 +205,8 @@ class Conflicted:
     now: float
     pause_seconds: float
     """The jittered pause, should this lead to a wait."""
+    may_jump: bool = True
+    """False for foreign keys: a jump does not check them, so it would not solve that conflict but hide it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +226,27 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
+class Unfoldable:
+    """A jump was not attempted: its transactions have no net effect that can be told from their images."""
+
+    now: float
+    pause_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unreached:
+    """A jump was not attempted: fewer transactions than the least have arrived."""
+
+    now: float
+    pause_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Woken:
     """The awaited instant came, or a sibling committed before it."""
 
 
-Event = Applied | Conflicted | Locked | Rejected | Woken
+Event = Applied | Conflicted | Locked | Rejected | Unfoldable | Unreached | Woken
 
 
 # Decisions
@@ -189,7 +254,7 @@ Event = Applied | Conflicted | Locked | Rejected | Woken
 
 @dataclass(frozen=True, slots=True)
 class Proceed:
-    """Make the next attempt, with ``batch_limit(state)`` transactions at most."""
+    """Make the next attempt: a jump if the state is ``Jumping``, else ``batch_limit(state)`` transactions at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +283,8 @@ def batch_limit(state: State, limits: Limits) -> int:
             return limits.batch_transactions
         case Isolating():
             return state.limit
+        case Jumping():
+            return state.count
         case Waiting() | Stuck():
             return 1
         case _:
@@ -235,8 +302,10 @@ def decide(state: State, event: Event, limits: Limits) -> tuple[State, Decision]
             return _after_conflict(state, event, limits)
         case Locked():
             return _after_lock(state, event, limits)
+        case Unfoldable() | Unreached():
+            return _after_no_jump(state, event)
         case Rejected():
-            if event.count > 1:
+            if event.count > 1 or isinstance(state, Jumping):
                 return Isolating(), Proceed()
             return Stuck(Reason.REJECTED), GiveUp(Reason.REJECTED)
         case Woken():
@@ -245,10 +314,10 @@ def decide(state: State, event: Event, limits: Limits) -> tuple[State, Decision]
             assert_never(event)
 
 
-def _after_commit(state: Clear | Isolating | Waiting, event: Applied, limits: Limits) -> State:
+def _after_commit(state: _Live, event: Applied, limits: Limits) -> State:
     if isinstance(state, Clear):
         return state if not state.locks else Clear()
-    if isinstance(state, Waiting):
+    if isinstance(state, Waiting | Jumping):
         return Isolating(limit=1, calm=0, moved_from=event.version)
     calm = state.calm + event.count
     sibling_moved = state.moved_from is not None and event.version != state.moved_from
@@ -260,7 +329,9 @@ def _after_commit(state: Clear | Isolating | Waiting, event: Applied, limits: Li
     return replace(state, limit=limit, calm=calm, locks=0)
 
 
-def _after_conflict(state: Clear | Isolating | Waiting, event: Conflicted, limits: Limits) -> tuple[State, Decision]:
+def _after_conflict(state: _Live, event: Conflicted, limits: Limits) -> tuple[State, Decision]:
+    if isinstance(state, Jumping):
+        return _after_jump(state, event)
     if event.count > 1:
         return Isolating(), Proceed()
     if not event.siblings.count:
@@ -268,7 +339,44 @@ def _after_conflict(state: Clear | Isolating | Waiting, event: Conflicted, limit
     waiting = _waiting(state, event)
     if waiting.counted_seconds >= limits.timeout_seconds:
         return Stuck(Reason.TIMED_OUT), GiveUp(Reason.TIMED_OUT)
+    jumping = _jumping(waiting, event, limits)
+    if jumping is not None:
+        return jumping, Proceed()
     return waiting, Await(event.now + event.pause_seconds, event.siblings.version)
+
+
+def _jumping(waiting: Waiting, event: Conflicted, limits: Limits) -> Jumping | None:
+    """Return the jump that is due now, if there is one."""
+    if waiting.attempts < 2 or not (waiting.may_jump and event.may_jump):
+        return None
+    last = waiting.last_jump
+    since = waiting.since if last is None else last.at
+    is_patient = event.now - since < limits.jump_after_seconds
+    if is_patient and (last is not None or event.siblings.is_moving):
+        return None
+    if last is None or last.version != event.siblings.version:
+        return Jumping(waiting, count=2)
+    return Jumping(waiting, count=2 * last.count, least=last.count + 1)
+
+
+def _after_jump(state: Jumping, event: Conflicted) -> tuple[State, Decision]:
+    """Try a longer jump; with all that has arrived tried, go back to waiting."""
+    if event.count >= state.count:
+        return replace(state, count=state.count * 2, locks=0), Proceed()
+    failed = FailedJump(event.now, event.count, event.siblings.version)
+    waiting = replace(state.waiting, last_jump=failed)
+    # What moved during the jumps may let the first transaction through, which was last tried alone before them.
+    return waiting, Await(event.now + event.pause_seconds, waiting.siblings.version)
+
+
+def _after_no_jump(state: _Live, event: Unfoldable | Unreached) -> tuple[State, Decision]:
+    """Go back to waiting; outside of a jump neither event can be, and the next attempt is as good as any."""
+    if not isinstance(state, Jumping):
+        return state, Proceed()
+    waiting = state.waiting
+    if isinstance(event, Unfoldable):
+        waiting = replace(waiting, may_jump=False)
+    return waiting, Await(event.now + event.pause_seconds, waiting.siblings.version)
 
 
 def _waiting(state: Clear | Isolating | Waiting, event: Conflicted) -> Waiting:
@@ -276,12 +384,19 @@ def _waiting(state: Clear | Isolating | Waiting, event: Conflicted) -> Waiting:
         return Waiting(since=event.now, attempts=1, siblings=event.siblings, counted_at=event.now)
     all_free = not event.siblings.unfree and not state.siblings.unfree
     counted = state.counted_seconds + (event.now - state.counted_at if all_free else 0.0)
-    return Waiting(state.since, state.attempts + 1, event.siblings, counted, event.now)
+    return replace(
+        state,
+        attempts=state.attempts + 1,
+        siblings=event.siblings,
+        counted_seconds=counted,
+        counted_at=event.now,
+        locks=0,
+    )
 
 
-def _after_lock(state: Clear | Isolating | Waiting, event: Locked, limits: Limits) -> tuple[State, Decision]:
+def _after_lock(state: _Live, event: Locked, limits: Limits) -> tuple[State, Decision]:
     pause = Await(event.now + event.pause_seconds, seen_version=None)
     locks = state.locks + 1
-    if locks < limits.locks_before_smaller or isinstance(state, Waiting):
+    if locks < limits.locks_before_smaller or isinstance(state, Waiting | Jumping):
         return replace(state, locks=locks), pause
     return Isolating(limit=max(1, batch_limit(state, limits) // 2)), pause

@@ -88,6 +88,13 @@ class Plan:
             raise LookupError(f"{table_map.name} is not carried")
         return table.target_name
 
+    def key_columns(self, table_map: TableMap) -> tuple[int, ...]:
+        """Return where, from 0, the columns of the primary key stand in rows that are wanted; none without one."""
+        table = self.table(table_map.database, table_map.table)
+        if table is None or table.target is None:
+            raise LookupError(f"{table_map.name} is not carried")
+        return table.target.primary_key_positions
+
     def concerns(self, change: SchemaChange) -> bool:
         """Whether a statement may change a table that the stream carries: in doubt yes.
 

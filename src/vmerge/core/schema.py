@@ -133,6 +133,14 @@ class TableSchema:
         """``database.table``, as messages print it."""
         return f"{self.database}.{self.table}"
 
+    @property
+    def primary_key_positions(self) -> tuple[int, ...]:
+        """Where, from 0, the columns of the primary key stand; none without one."""
+        if self.primary_key is None:
+            return ()
+        names = {part.column for part in self.primary_key.parts}
+        return tuple(position for position, column in enumerate(self.columns) if column.name in names)
+
 
 def normal_type(column_type: str) -> str:
     """Return a type as servers print it, without what does not matter to values and without labels."""

@@ -206,7 +206,7 @@ def _tell_result(show: Show, tally: Tally, comparison: Comparison) -> None:
     say(f"  moved          {tally.moved_emails:,} e-mail addresses, {tally.moved_customers:,} customers with purchases")
     say(
         f"  conflicts      {total('waits'):,} waits ({blocked:.1f} s), {total('splits'):,} splits, "
-        f"{total('flushes'):,} flushes, {locks:,} lock conflicts"
+        f"{total('flushes'):,} flushes, {total('jumps'):,} jumps, {locks:,} lock conflicts"
     )
     say(
         f"  lag            {show.largest_lag:.1f} s at most; at the end the target was level after "

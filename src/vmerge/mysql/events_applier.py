@@ -7,7 +7,7 @@ error. Used by ``mysql/target.py``. The server applies the rows exactly as a rep
 from __future__ import annotations
 
 from binascii import b2a_base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pymysql.connections import Connection
@@ -49,10 +49,12 @@ class EventsApplier:
         self._send(format_description(server_id))
         connection.query(sql.AUTOMATIC_GTID)
 
-    def apply(self, batch: Sequence[Transaction]) -> None:
-        """Send the rows of whole transactions, inside the open target transaction."""
+    def apply(self, batch: Sequence[Transaction], rows: Iterable[RowsEvent] | None = None) -> None:
+        """Send the rows of whole transactions, or ``rows`` as their net effect, inside the open target transaction."""
+        if rows is None:
+            rows = (event for transaction in batch for event in transaction.rows)
         seconds = batch[0].committed_at_microseconds // 1_000_000
-        for piece in self._builder.build(_rows_of(batch), seconds):
+        for piece in self._builder.build(rows, seconds):
             if len(piece) > _unencoded(self._packet_bytes):
                 raise TargetRejected(
                     f"transaction {batch[0].gtid} holds a row of {len(piece)} bytes, too large for the target",
@@ -63,11 +65,6 @@ class EventsApplier:
 
     def _send(self, piece: bytes) -> None:
         self._connection.query(b"BINLOG '" + b2a_base64(piece, newline=False) + b"'")
-
-
-def _rows_of(batch: Sequence[Transaction]) -> Iterator[RowsEvent]:
-    for transaction in batch:
-        yield from transaction.rows
 
 
 def _unencoded(packet_bytes: int) -> int:

@@ -19,6 +19,7 @@ import pymysql
 
 from vmerge.errors import (
     CommitUnknown,
+    ForeignKeyConflict,
     KeyConflict,
     LockConflict,
     PositionPurged,
@@ -166,8 +167,10 @@ def target_fault(error: Exception, place: str) -> TargetError:
         return TargetLost(message)
     if errno in LOCK_CONFLICTS:
         return LockConflict(message)
-    if errno in KEY_CONFLICTS:
+    if errno in _DUPLICATES:
         return KeyConflict(message, key=key_of(error))
+    if errno in KEY_CONFLICTS:
+        return ForeignKeyConflict(message, key=key_of(error))
     if errno in ROW_MISSING:
         return RowMissing(message)
     return TargetRejected(message, hint=_HINTS.get(errno))

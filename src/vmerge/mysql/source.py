@@ -121,11 +121,20 @@ class DumpSource:
             CorruptEvent, UnsupportedEvent: see ``BinlogDecoder.decode``.
             SpoolFailed: a large transaction finds no room.
         """
+        return self._decode(self._receive())
+
+    def poll(self) -> list[SourceItem]:
+        """Return what has arrived already; never blocks. Raises as ``read`` does."""
+        if self._socket is not None and not _has_more(self._socket):
+            return []
+        return self._decode(self._receive())
+
+    def _decode(self, chunk: bytes) -> list[SourceItem]:
         if self._failure is not None:
             raise self._failure
         items: list[SourceItem] = []
         try:
-            items.extend(self._decoder.decode(self._events(self._receive())))
+            items.extend(self._decoder.decode(self._events(chunk)))
         except VmergeError as error:
             # What was complete before it is not lost with it. What is behind it would follow a gap: only open() helps.
             self._failure = error

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
-from vmerge.core.events import Transaction
+from vmerge.core.events import RowsEvent, TableMap, Transaction
+from vmerge.core.fold import fold
 from vmerge.core.position import GtidSet
-from vmerge.core.statement import TargetNames
+from vmerge.core.statement import TargetName
 from vmerge.errors import TargetError, TargetLost
 from vmerge.mysql import sql
 from vmerge.mysql.checkpoints import ControlTables
@@ -37,6 +38,16 @@ SESSION: dict[str, str | int] = {
 }
 
 
+class TargetPlan(Protocol):
+    """What is known of the target's tables."""
+
+    def target_name(self, table_map: TableMap) -> TargetName:
+        """Return where rows of this shape go."""
+
+    def key_columns(self, table_map: TableMap) -> tuple[int, ...]:
+        """Return where the primary key stands in rows of this shape."""
+
+
 class MySqlTarget:
     """Applies one stream's batches, each with its checkpoint in one target transaction.
 
@@ -50,14 +61,14 @@ class MySqlTarget:
         stream: str,
         tables: ControlTables,
         *,
-        target_name: TargetNames,
+        plan: TargetPlan,
         definitions: Definitions,
         server_id: int,
     ) -> None:
         self._endpoint = endpoint
         self._stream = stream
         self._tables = tables
-        self._target_name = target_name
+        self._plan = plan
         self._definitions = definitions
         self._server_id = server_id
         self._connection: Connection[Any] | None = None
@@ -78,17 +89,29 @@ class MySqlTarget:
             if self._is_interrupted:  # while it was still connecting
                 raise TargetLost(f"{self._endpoint} was interrupted")
             position, self._epoch = self._tables.take_over(self._connection, self._stream)
-            self._applier = EventsApplier(self._connection, self._target_name, self._definitions, self._server_id)
+            self._applier = EventsApplier(self._connection, self._plan.target_name, self._definitions, self._server_id)
         except (MySQLError, OSError) as error:
             raise target_fault(error, f"opening {self._endpoint}") from error
         return position
 
     def apply(self, batch: Sequence[Transaction]) -> None:
         """Apply whole transactions in a target transaction that stays open."""
+        self._apply(batch, None)
+
+    def apply_net_effect(self, run: Sequence[Transaction]) -> None:
+        """Apply what a run of transactions does in the end, in a target transaction that stays open.
+
+        Raises:
+            UnsupportedEvent: that cannot be told from the images.
+        """
+        rows = (event for transaction in run for event in transaction.rows)
+        self._apply(run, fold(rows, self._plan.key_columns))
+
+    def _apply(self, batch: Sequence[Transaction], rows: Sequence[RowsEvent] | None) -> None:
         connection, applier = self._opened()
         try:
             self._begin(connection)
-            applier.apply(batch)
+            applier.apply(batch, rows)
         except (MySQLError, OSError) as error:
             raise target_fault(error, f"applying on {self._endpoint}") from error
 

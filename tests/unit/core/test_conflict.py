@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -21,8 +22,10 @@ from vmerge.core.conflict import (
     Clear,
     Conflicted,
     Event,
+    FailedJump,
     GiveUp,
     Isolating,
+    Jumping,
     Limits,
     Locked,
     Proceed,
@@ -31,13 +34,22 @@ from vmerge.core.conflict import (
     Siblings,
     State,
     Stuck,
+    Unfoldable,
+    Unreached,
     Waiting,
     Woken,
     batch_limit,
     decide,
 )
 
-LIMITS = Limits(batch_transactions=16, timeout_seconds=10.0, calm_transactions=5, locks_before_smaller=3)
+LIMITS = Limits(
+    batch_transactions=16,
+    timeout_seconds=10.0,
+    calm_transactions=5,
+    locks_before_smaller=3,
+    jump_after_seconds=1e9,
+)
+JUMPS = replace(LIMITS, jump_after_seconds=2.0)
 FREE = Siblings(version=7, count=2)
 UNFREE = Siblings(version=7, count=2, unfree=("-80",))
 ALONE = Siblings(version=0, count=0)
@@ -45,22 +57,42 @@ WAITING = Waiting(since=100.0, attempts=1, siblings=FREE, counted_at=100.0)
 
 small = st.integers(0, 60)
 instants = st.floats(0, 1000)
-siblings = st.builds(Siblings, small, st.integers(0, 3), st.sampled_from([(), ("B",)]))
+siblings = st.builds(Siblings, small, st.integers(0, 3), st.sampled_from([(), ("B",)]), st.booleans())
+failed_jumps = st.none() | st.builds(FailedJump, instants, st.integers(1, 40), small)
+waits = st.builds(
+    Waiting,
+    instants,
+    st.integers(1, 9),
+    siblings,
+    instants,
+    instants,
+    st.integers(0, 5),
+    st.booleans(),
+    failed_jumps,
+)
 states: st.SearchStrategy[State] = st.one_of(
     st.builds(Clear, st.integers(0, 5)),
     st.builds(Isolating, st.integers(1, 15), small, st.none() | small, st.integers(0, 5)),
-    st.builds(Waiting, instants, st.integers(1, 9), siblings, instants, instants, st.integers(0, 5)),
+    waits,
+    st.builds(Jumping, waits, st.integers(2, 64), st.integers(2, 40), st.integers(0, 5)),
     st.builds(Stuck, st.sampled_from(Reason)),
 )
 events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Applied, st.integers(1, 16), small),
-    st.builds(Conflicted, st.integers(1, 16), siblings, instants, instants),
+    st.builds(Conflicted, st.integers(1, 16), siblings, instants, instants, st.booleans()),
     st.builds(Locked, st.integers(1, 16), instants, instants),
     st.builds(Rejected, st.integers(1, 16)),
+    st.builds(Unfoldable, instants, instants),
+    st.builds(Unreached, instants, instants),
     st.just(Woken()),
 )
 limits = st.builds(
-    Limits, st.integers(1, 16), st.floats(0, 100), st.integers(1, 60), locks_before_smaller=st.integers(1, 4)
+    Limits,
+    st.integers(1, 16),
+    st.floats(0, 100),
+    st.integers(1, 60),
+    st.floats(0, 10),
+    locks_before_smaller=st.integers(1, 4),
 )
 
 
@@ -172,6 +204,93 @@ def test_locks(state: State, expected: State) -> None:
 def test_waking_changes_nothing(state: State) -> None:
     """The next attempt tells."""
     assert decide(state, Woken(), LIMITS) == (state, Proceed())
+
+
+# Jumps
+
+STILL = Siblings(version=7, count=2, is_moving=False)
+AGAIN = replace(WAITING, attempts=2, siblings=STILL)
+
+
+def test_a_jump_comes_when_no_sibling_moves() -> None:
+    """The second failure in a row is answered with a jump when every sibling is at its head or waits itself."""
+    following, decision = decide(WAITING, conflicted(siblings=STILL), JUMPS)
+    assert (following, decision) == (Jumping(AGAIN, count=2), Proceed())
+    assert batch_limit(following, JUMPS) == 2
+
+
+@pytest.mark.parametrize(("now", "jumps"), [(101.9, False), (102.0, True)])
+def test_siblings_that_move_are_waited_for_first(now: float, jumps: bool) -> None:
+    """While siblings move, a jump comes only after its time."""
+    following, _ = decide(WAITING, conflicted(now=now), JUMPS)
+    assert isinstance(following, Jumping) is jumps
+
+
+def test_the_first_failure_never_jumps() -> None:
+    """Waiting comes first: a jump hides the states in between."""
+    following, decision = decide(Clear(), conflicted(siblings=STILL), JUMPS)
+    assert isinstance(following, Waiting)
+    assert isinstance(decision, Await)
+
+
+def test_a_foreign_key_is_no_reason_to_jump() -> None:
+    """A jump does not check foreign keys, so it would hide such a conflict instead of solving it."""
+    event = Conflicted(1, STILL, 100.0, 0.5, may_jump=False)
+    assert isinstance(decide(WAITING, event, JUMPS)[0], Waiting)
+
+
+def test_a_jump_grows_until_all_that_arrived_was_tried() -> None:
+    """Twice as many each time; with fewer than asked for it was all there is, and the stream waits again."""
+    state: State = Jumping(AGAIN, count=2)
+    for count in (4, 8):
+        state, decision = decide(state, conflicted(count // 2, STILL), JUMPS)
+        assert (state, decision) == (Jumping(AGAIN, count=count), Proceed())
+    state, decision = decide(state, conflicted(5, replace(STILL, version=9), now=104.0), JUMPS)
+    assert state == replace(AGAIN, last_jump=FailedJump(104.0, 5, 9))
+    assert decision == Await(104.5, seen_version=7), "what moved during the jumps must wake at once"
+
+
+@pytest.mark.parametrize(
+    ("version", "now", "expected"),
+    [
+        (9, 105.0, None),
+        (9, 106.0, (10, 6)),
+        (10, 106.0, (2, 2)),
+    ],
+)
+def test_the_next_jump(version: int, now: float, expected: tuple[int, int] | None) -> None:
+    """It comes its time later; longer than the last one unless a sibling has moved, when any length may fit."""
+    state = replace(AGAIN, last_jump=FailedJump(104.0, 5, 9))
+    following, _ = decide(state, conflicted(siblings=replace(STILL, version=version), now=now), JUMPS)
+    if expected is None:
+        assert isinstance(following, Waiting)
+    else:
+        assert isinstance(following, Jumping)
+        assert (following.count, following.least) == expected
+
+
+def test_a_jump_without_more_transactions_waits() -> None:
+    """With fewer transactions than the least, nothing new is known: the wait goes on as it was."""
+    assert decide(Jumping(AGAIN, 10, least=6), Unreached(100.0, 0.5), JUMPS) == (AGAIN, Await(100.5, seen_version=7))
+
+
+def test_what_cannot_be_folded_is_never_tried_again() -> None:
+    """The images ahead do not change, so this wait jumps no more."""
+    following, decision = decide(Jumping(AGAIN, 2), Unfoldable(100.0, 0.5), JUMPS)
+    assert following == replace(AGAIN, may_jump=False)
+    assert decision == Await(100.5, seen_version=7)
+    again, _ = decide(following, conflicted(siblings=STILL, now=200.0), replace(JUMPS, timeout_seconds=1e9))
+    assert isinstance(again, Waiting)
+
+
+def test_a_jump_that_succeeds_ends_the_wait() -> None:
+    """After it the stream goes on alone, as after any wait."""
+    assert decide(Jumping(AGAIN, 4), Applied(4, 8), JUMPS) == (Isolating(moved_from=8), Proceed())
+
+
+def test_a_jump_that_is_refused_is_taken_apart() -> None:
+    """Which of its transactions is refused only single attempts can tell."""
+    assert decide(Jumping(AGAIN, 4), Rejected(4), JUMPS) == (Isolating(), Proceed())
 
 
 # Evidence

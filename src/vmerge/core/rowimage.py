@@ -1,0 +1,112 @@
+"""Row images: where one ends, and the bytes of the columns that name the row.
+
+Knows: how long the value of every column type is. Never knows: what a value means: nothing is decoded. Used by
+``core/fold.py``. Source: mysql::binlog::event::Rows_event; Field_*::pack in mysql-server's sql/field.cc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from vmerge.core.column_types import ColumnShape, ColumnType, column_shapes
+from vmerge.core.events import TableMap
+from vmerge.errors import CorruptEvent, UnsupportedEvent
+
+Key = tuple[bytes, ...]
+"""The bytes of a row's key columns, as they stand in its image. Equal bytes are the same row of one shard."""
+
+_Measure = Callable[[bytes, int], int]
+"""Image and the offset of a value → the offset behind it."""
+
+_FIXED: dict[ColumnType, int] = {
+    ColumnType.TINY: 1,
+    ColumnType.SHORT: 2,
+    ColumnType.LONG: 4,
+    ColumnType.FLOAT: 4,
+    ColumnType.DOUBLE: 8,
+    ColumnType.TIMESTAMP: 4,
+    ColumnType.LONGLONG: 8,
+    ColumnType.INT24: 3,
+    ColumnType.DATE: 3,
+    ColumnType.TIME: 3,
+    ColumnType.DATETIME: 8,
+    ColumnType.YEAR: 1,
+}
+
+_FRACTIONAL: dict[ColumnType, int] = {ColumnType.TIMESTAMP2: 4, ColumnType.DATETIME2: 5, ColumnType.TIME2: 3}
+
+_DIGITS_TO_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+
+
+def _fixed(size: int) -> _Measure:
+    return lambda _image, offset: offset + size
+
+
+def _prefixed(width: int) -> _Measure:
+    return lambda image, offset: offset + width + int.from_bytes(image[offset : offset + width], "little")
+
+
+def _measure(shape: ColumnShape) -> _Measure:
+    """Return how a column's value is measured."""
+    kind, data = shape.type, shape.metadata
+    if kind in _FIXED:
+        return _fixed(_FIXED[kind])
+    if kind in _FRACTIONAL:
+        return _fixed(_FRACTIONAL[kind] + (data[0] + 1) // 2)
+    match kind:
+        case ColumnType.VARCHAR | ColumnType.VAR_STRING:
+            return _prefixed(1 if int.from_bytes(data, "little") < 256 else 2)
+        case ColumnType.STRING:
+            return _prefixed(1 if (((data[0] << 4) & 0x300) ^ 0x300) | data[1] < 256 else 2)
+        case ColumnType.BIT:
+            return _fixed(data[1] + (1 if data[0] else 0))
+        case ColumnType.NEWDECIMAL:
+            return _fixed(_decimal_bytes(data[0] - data[1]) + _decimal_bytes(data[1]))
+        case ColumnType.ENUM | ColumnType.SET:
+            return _fixed(data[0])
+        case ColumnType.BLOB | ColumnType.JSON | ColumnType.GEOMETRY | ColumnType.VECTOR:
+            return _prefixed(data[0])
+    raise UnsupportedEvent(f"row images with columns of type {kind.name} cannot be cut")
+
+
+def _decimal_bytes(digits: int) -> int:
+    return digits // 9 * 4 + _DIGITS_TO_BYTES[digits % 9]
+
+
+class ImageCutter:
+    """Cuts the images of one table's rows. Immutable.
+
+    Raises ``UnsupportedEvent`` when a column's type is not known here.
+    """
+
+    def __init__(self, table: TableMap, key_columns: Sequence[int]) -> None:
+        shapes = column_shapes(table.types, table.metadata)
+        if shapes is None:
+            raise UnsupportedEvent(f"{table.name} has a column of a type whose images cannot be cut")
+        self._name = table.name
+        self._measures = tuple(_measure(shape) for shape in shapes)
+        self._key_columns = frozenset(key_columns)
+        self._bitmap_bytes = (len(shapes) + 7) // 8
+
+    def cut(self, images: bytes) -> Iterator[tuple[Key, bytes]]:
+        """Yield each full row image in ``images`` with its key, in order.
+
+        Raises:
+            CorruptEvent: the images end within a row.
+        """
+        offset = 0
+        while offset < len(images):
+            start = offset
+            nulls = int.from_bytes(images[start : start + self._bitmap_bytes], "little")
+            offset += self._bitmap_bytes
+            key = []
+            for column, measure in enumerate(self._measures):
+                if nulls >> column & 1:
+                    continue
+                following = measure(images, offset)
+                if column in self._key_columns:
+                    key.append(images[offset:following])
+                offset = following
+            if offset > len(images):
+                raise CorruptEvent(f"a row image of {self._name} is cut")
+            yield tuple(key), images[start:offset]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import Any
 import pymysql
 from pymysql.connections import Connection
 from pymysql.constants import CLIENT
-from pymysql.err import MySQLError
+from pymysql.err import MySQLError, OperationalError
 
 from vmerge.errors import VmergeError
 
@@ -32,6 +33,10 @@ class TlsMode(Enum):
     REQUIRED = "required"
     VERIFY_CA = "verify_ca"
     VERIFY_IDENTITY = "verify_identity"
+
+
+NO_MYSQL = 2007
+"""The client library's number for a server that speaks another protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +84,23 @@ class Endpoint:
 def connect(endpoint: Endpoint, *, read_timeout_seconds: float, session: Mapping[str, str | int]) -> Connection[Any]:
     """Open a connection with autocommit on, counting matched rows, with these session variables set.
 
-    Blocks for a few times ``CONNECT_TIMEOUT_SECONDS`` at most. Raises what PyMySQL raises: the caller knows whether it
-    is a source or a target and translates (``mysql/faults.py``).
+    Blocks for a few times ``CONNECT_TIMEOUT_SECONDS`` at most. Raises PyMySQL's errors: the caller knows whether it is
+    a source or a target and translates (``mysql/faults.py``).
     """
-    connection = pymysql.connect(
+    try:
+        connection = _connect(endpoint, read_timeout_seconds)
+    except (struct.error, IndexError, ValueError) as error:
+        raise OperationalError(NO_MYSQL, "what answers at this address is no MySQL server") from error
+    if session:
+        assignments = ", ".join(f"SESSION {name} = %s" for name in session)
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET {assignments}", tuple(session.values()))
+    connection._read_timeout = read_timeout_seconds  # type: ignore[attr-defined]  # no public way to change it
+    return connection
+
+
+def _connect(endpoint: Endpoint, write_timeout_seconds: float) -> Connection[Any]:
+    return pymysql.connect(
         host=endpoint.host,
         port=endpoint.port,
         unix_socket=endpoint.unix_socket,
@@ -90,19 +108,13 @@ def connect(endpoint: Endpoint, *, read_timeout_seconds: float, session: Mapping
         password=endpoint.password.encode("utf-8"),  # as text, PyMySQL takes latin-1 only
         connect_timeout=CONNECT_TIMEOUT_SECONDS,
         read_timeout=CONNECT_TIMEOUT_SECONDS,
-        write_timeout=read_timeout_seconds,
+        write_timeout=write_timeout_seconds,
         charset="utf8mb4",
         autocommit=True,
         client_flag=CLIENT.FOUND_ROWS,
         program_name="vmerge",
         **endpoint.tls.arguments(),
     )
-    if session:
-        assignments = ", ".join(f"SESSION {name} = %s" for name in session)
-        with connection.cursor() as cursor:
-            cursor.execute(f"SET {assignments}", tuple(session.values()))
-    connection._read_timeout = read_timeout_seconds  # type: ignore[attr-defined]  # no public way to change it
-    return connection
 
 
 def break_off(connection: Connection[Any]) -> None:

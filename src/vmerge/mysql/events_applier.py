@@ -41,7 +41,7 @@ class EventsApplier:
         if facts[0] != "STRICT":
             raise TargetRejected(
                 f"rbr_exec_mode is {facts[0]} on the target: missing rows and duplicates would pass without a word",
-                hint="Set rbr_exec_mode=STRICT on the target.",
+                hint="Take it out of the target's init_connect: it can be set for sessions only.",
             )
         self._packet_bytes = int(facts[1])
         limit = min(PIECE_BYTES, _unencoded(self._packet_bytes))

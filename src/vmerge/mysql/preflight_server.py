@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import ssl
-import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,9 +44,6 @@ TLS_REFUSED = frozenset(
         3159,  # TLS is required
     }
 )
-GARBLED = (struct.error, IndexError, ValueError)
-"""What PyMySQL raises when something answers that does not speak MySQL's protocol."""
-
 PRIVILEGE_MISSING = frozenset({1044, 1142, 1143, 1227})
 BAD_DATABASE = 1049
 PARSE_ERROR = 1064
@@ -100,7 +96,7 @@ def open_server(endpoint: Endpoint, variables: Iterable[str]) -> ServerView | Fi
         with connection.cursor() as cursor:
             cursor.execute(sql.READ_VARIABLES, (("version", *variables),))
             return ServerView(endpoint.role, connection, dict(cursor.fetchall()))
-    except (MySQLError, OSError, *GARBLED) as failure:
+    except (MySQLError, OSError) as failure:
         if connection is not None:
             connection._force_close()  # type: ignore[attr-defined]  # no round trip that could hang
         return unreachable(endpoint, failure)
@@ -114,8 +110,6 @@ def unreachable(endpoint: Endpoint, failure: Exception) -> Finding:
         return error("access-refused", endpoint.role, text, "Correct user or password, or the account on the server.")
     if errno in TLS_REFUSED or isinstance(failure, ssl.SSLError):
         return error("tls", endpoint.role, text, "Correct `tls` in the workflow file, or the server's certificate.")
-    if isinstance(failure, GARBLED):
-        text = "what answers at its address is no MySQL server"
     return error("unreachable", endpoint.role, text, "Start the server, or correct its address and port.")
 
 

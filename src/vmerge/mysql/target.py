@@ -29,6 +29,7 @@ READ_TIMEOUT_SECONDS = 60
 """Longer than any statement waits for locks; a target that hangs for longer is taken for lost."""
 
 SESSION: dict[str, str | int] = {
+    "autocommit": 0,  # the first statement begins a transaction: a round trip less than BEGIN
     "time_zone": "+00:00",
     "transaction_isolation": "READ-COMMITTED",  # no gap locks: siblings write the same tables
     "innodb_lock_wait_timeout": 1,  # whoever waits in the process gives up its locks first
@@ -108,9 +109,9 @@ class MySqlTarget:
         self._apply(run, fold(rows, self._plan.key_columns))
 
     def _apply(self, batch: Sequence[Transaction], rows: Sequence[RowsEvent] | None) -> None:
-        connection, applier = self._opened()
+        _, applier = self._opened()
+        self._is_open = True
         try:
-            self._begin(connection)
             applier.apply(batch, rows)
         except (MySQLError, OSError) as error:
             raise target_fault(error, f"applying on {self._endpoint}") from error
@@ -118,8 +119,8 @@ class MySqlTarget:
     def commit(self, position: GtidSet, applied_at_microseconds: int) -> None:
         """Write the checkpoint and commit. Raises ``CommitUnknown`` if the connection is lost in COMMIT itself."""
         connection, _ = self._opened()
+        self._is_open = True
         try:
-            self._begin(connection)
             self._tables.write_checkpoint(connection, self._stream, position, applied_at_microseconds, self._epoch)
         except (MySQLError, OSError) as error:
             raise target_fault(error, f"writing the checkpoint on {self._endpoint}") from error
@@ -167,11 +168,6 @@ class MySqlTarget:
         self._is_open = False
         if connection is not None:
             connection._force_close()  # type: ignore[attr-defined]  # no round trip that could hang
-
-    def _begin(self, connection: Connection[Any]) -> None:
-        if not self._is_open:
-            connection.begin()
-            self._is_open = True
 
     def _opened(self) -> tuple[Connection[Any], EventsApplier]:
         if self._connection is None or self._applier is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import select
 import socket
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Any, NoReturn
 
@@ -32,8 +32,9 @@ SILENCE_SECONDS = 10.0
 """A source that sends neither events nor heartbeats for this long is taken for lost."""
 
 _CHUNK_BYTES = 256 * 1024
-_PACKET_HEAD = Struct("<HBxB")
-"""Length (3 bytes), number (skipped), and the first byte of the payload."""
+_PACKET_HEAD = Struct("<IB")
+"""Length (3 bytes) and number (1 byte), and the first byte of the payload."""
+_FULL_BYTES = 0xFFFFFF
 _ERROR = 0xFF
 _DUMP_HEAD = Struct("<HII")
 _THROUGH_GTID = 0x04
@@ -55,7 +56,7 @@ class DumpSource:
         self._socket: socket.socket | None = None
         self._is_interrupted = False
         self._decoder = BinlogDecoder(surroundings)
-        self._packets = _Packets()
+        self._packets = _Packets(self._raise_end)
         self._failure: VmergeError | None = None
 
     def open(self, position: GtidSet) -> None:
@@ -110,7 +111,7 @@ class DumpSource:
         self._socket = self._connection._sock  # type: ignore[attr-defined]  # no public way
         self._socket.settimeout(SILENCE_SECONDS)
         self._decoder = BinlogDecoder(self._surroundings)
-        self._packets = _Packets()
+        self._packets = _Packets(self._raise_end)
         self._failure = None
 
     def read(self) -> list[SourceItem]:
@@ -134,19 +135,13 @@ class DumpSource:
             raise self._failure
         items: list[SourceItem] = []
         try:
-            items.extend(self._decoder.decode(self._events(chunk)))
+            items.extend(self._decoder.decode(self._packets.cut(chunk)))
         except VmergeError as error:
             # What was complete before it is not lost with it. What is behind it would follow a gap: only open() helps.
             self._failure = error
             if not items:
                 raise
         return items
-
-    def _events(self, chunk: bytes) -> Iterator[bytes]:
-        for status, payload in self._packets.cut(chunk):
-            if status:
-                self._raise_end(status, payload)
-            yield payload
 
     def _receive(self) -> bytes:
         """Return the bytes that are there, or wait for some; a TLS connection gives at most 16 KiB at a time."""
@@ -223,15 +218,17 @@ class _Packets:
     the next packet. Source: MySQL client/server protocol, "Packets".
     """
 
-    def __init__(self) -> None:
+    def __init__(self, raise_end: Callable[[int, bytes], NoReturn]) -> None:
+        self._raise_end = raise_end
         self._pieces: list[bytes] = []
         self._missing = 0
         self._large: list[bytes] = []
-        self._status = 0
-        """The first byte of what is in ``_large``."""
 
-    def cut(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield the packets that ``chunk`` completes: the first byte of the payload (its status), and the rest."""
+    def cut(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the events that ``chunk`` completes: payloads that begin with a zero, without it.
+
+        Any other first byte is a status; it is given to ``raise_end``, with the rest of its payload.
+        """
         if len(chunk) < self._missing:
             self._pieces.append(chunk)
             self._missing -= len(chunk)
@@ -240,34 +237,36 @@ class _Packets:
             self._pieces.append(chunk)
             chunk = b"".join(self._pieces)
             self._pieces.clear()
-        offset, last = 0, len(chunk) - _PACKET_HEAD.size
+        offset, size = 0, len(chunk)
+        last = size - _PACKET_HEAD.size
         while offset <= last:
-            low, high, status = _PACKET_HEAD.unpack_from(chunk, offset)
+            head, status = _PACKET_HEAD.unpack_from(chunk, offset)
             start = offset + 5
-            offset += 4 + low + (high << 16)
-            if offset > len(chunk):
+            offset += 4 + (head & _FULL_BYTES)
+            if offset > size:
                 offset = start - 5
                 break
-            is_full = high == 0xFF and low == 0xFFFF
-            if not is_full and not self._large:
-                yield status, chunk[start:offset]
-                continue
-            yield from self._join(chunk[start - 1 : offset], is_full)
-        if self._large and chunk[offset : offset + 3] == b"\0\0\0" and len(chunk) == offset + 4:
+            if status or self._large or offset - start >= _FULL_BYTES - 1:
+                yield from self._join(chunk[start - 1 : offset])
+            else:
+                yield chunk[start:offset]
+        if self._large and chunk[offset : offset + 3] == b"\0\0\0" and size == offset + 4:
             # The empty packet behind a payload of exactly the full size, with nothing behind it yet.
-            yield from self._join(b"", False)
+            yield from self._join(b"")
             offset += 4
         self._keep(chunk[offset:])
 
-    def _join(self, payload: bytes, is_full: bool) -> Iterator[tuple[int, bytes]]:
-        if self._large:
-            self._large.append(payload)
-        else:
-            self._status = payload[0]
-            self._large.append(payload[1:])
-        if not is_full:
-            whole, self._large = b"".join(self._large), []
-            yield self._status, whole
+    def _join(self, payload: bytes) -> Iterator[bytes]:
+        """Yield the event that a packet completes which is no plain one: large, the end of a large one, or a status."""
+        self._large.append(payload)
+        if len(payload) == _FULL_BYTES:
+            return
+        # Byte by byte the largest objects there are, so they are joined once and never cut.
+        first, *rest = self._large
+        self._large = []
+        if first[0]:
+            self._raise_end(first[0], b"".join((first[1:], *rest)))
+        yield b"".join((first[1:], *rest))
 
     def _keep(self, rest: bytes) -> None:
         self._missing = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import NoReturn
 from zlib import crc32
 
 import pytest
@@ -122,12 +123,25 @@ def test_noise_as_compressed_content(noise: bytes) -> None:
 @FUZZ
 @given(st.lists(st.binary(min_size=1, max_size=50), max_size=20), st.lists(st.integers(1, 40), min_size=1))
 def test_packets_are_cut_alike_however_they_arrive(payloads: list[bytes], widths: list[int]) -> None:
-    """The same packets come out whole and in order, wherever the network cuts the stream."""
+    """The same events come out whole and in order, wherever the network cuts the stream, up to the first status."""
     stream = b"".join(integer(len(payload), 3) + b"\7" + payload for payload in payloads)
-    packets = Packets()
-    found: list[tuple[int, bytes]] = []
-    while stream:
-        for width in widths:
-            found.extend(packets.cut(stream[:width]))
-            stream = stream[width:]
-    assert found == [(payload[0], payload[1:]) for payload in payloads]
+    found: list[bytes] = []
+
+    def end(status: int, rest: bytes) -> NoReturn:
+        raise Ended(bytes((status,)) + rest)
+
+    packets = Packets(end)
+    try:
+        while stream:
+            for width in widths:
+                found.extend(packets.cut(stream[:width]))
+                stream = stream[width:]
+    except Ended as error:
+        found.append(error.args[0])
+    expected = [payload if payload[0] else payload[1:] for payload in payloads]
+    last = next((index for index, payload in enumerate(payloads) if payload[0]), len(payloads))
+    assert found == expected[: last + 1]
+
+
+class Ended(Exception):
+    """A packet was no event."""

@@ -16,7 +16,7 @@ from vmerge.mysql.spool import SpooledRows
 
 READER_UUID = "b6d1c9e0-5d0b-4c1e-9d5e-0242ac120002"
 READER_ID = 1_234_567
-READS = 400
+READS = 2000
 """More than any test needs; each read is bounded by a heartbeat."""
 
 

@@ -38,7 +38,7 @@ The transition table
                blocked too long  Stuck                              GiveUp(TIMED_OUT)
                waiting is vain   Jumping(2)                         Proceed                  (jump)
                otherwise         Waiting                            Await(until, a commit)   (wait)
-    Jumping    Conflicted        Jumping(twice as many)             Proceed
+    Jumping    Conflicted        Jumping(more)                      Proceed
                no more arrived   Waiting                            Await(until, a commit)
     Jumping    Applied           Isolating(limit 1)                 Proceed
     Jumping    Unreached         Waiting                            Await(until, a commit)
@@ -110,6 +110,8 @@ class Reason(Enum):
     TIMED_OUT = "the key stayed held for longer than conflict_timeout_seconds"
     REJECTED = "the target refuses the transaction"
 
+
+_EACH_LENGTH_UP_TO = 64
 
 # States
 
@@ -356,17 +358,22 @@ def _jumping(waiting: Waiting, event: Conflicted, limits: Limits) -> Jumping | N
         return None
     if last is None or last.version != event.siblings.version:
         return Jumping(waiting, count=2)
-    return Jumping(waiting, count=2 * last.count, least=last.count + 1)
+    return Jumping(waiting, count=_longer(last.count), least=last.count + 1)
 
 
 def _after_jump(state: Jumping, event: Conflicted) -> tuple[State, Decision]:
     """Try a longer jump; with all that has arrived tried, go back to waiting."""
     if event.count >= state.count:
-        return replace(state, count=state.count * 2, locks=0), Proceed()
+        return replace(state, count=_longer(state.count), locks=0), Proceed()
     failed = FailedJump(event.now, event.count, event.siblings.version)
     waiting = replace(state.waiting, last_jump=failed)
     # What moved during the jumps may let the first transaction through, which was last tried alone before them.
     return waiting, Await(event.now + event.pause_seconds, waiting.siblings.version)
+
+
+def _longer(count: int) -> int:
+    """Return the next length of a jump: each one while that is cheap, for only one may fit, then an eighth more."""
+    return count + max(1, count // 8 if count >= _EACH_LENGTH_UP_TO else 1)
 
 
 def _after_no_jump(state: _Live, event: Unfoldable | Unreached) -> tuple[State, Decision]:

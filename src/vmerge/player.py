@@ -319,7 +319,7 @@ class Player:
         self._has_saved()
         self._drop_from_pending(batch)
         if isinstance(self._state, Jumping):
-            self._reporter.jumped()
+            self._reporter.jumped(batch)
         # Before siblings hear of it: what they commit in answer shall count as a move of theirs.
         applied = conflict.Applied(len(batch), self._board.siblings_of(self._name).version)
         self._state, _ = conflict.decide(self._state, applied, self._limits)

@@ -1,11 +1,12 @@
 """What a player tells its siblings and the operator about its stream.
 
-Knows: how the steps of a player show on the board: position, phase, the wait under way and the counters. Never
-knows: what the player will do. Used by the player alone, in its thread.
+Knows: how the steps of a player show on the board (position, phase, the wait under way, the counters), and which of
+them are worth a line in the log. Never knows: what the player will do. Used by the player alone, in its thread.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,6 +16,11 @@ from vmerge.core.events import Transaction
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase
 from vmerge.stopping import Clock
+
+logger = logging.getLogger(__name__)
+
+TOLD_WAIT_SECONDS = 1.0
+"""A wait that lasts so long gets a line in the log; where values move all day, shorter ones would fill it."""
 
 
 class Reporter:
@@ -30,6 +36,8 @@ class Reporter:
         self._board = board
         self._clock = clock
         self._is_at_head = False
+        self._has_been_at_head = False
+        self._has_told_wait = False
         self._split_rest = 0
         """Transactions of the last split batch that are not through yet."""
         self._split_done = 0
@@ -44,6 +52,7 @@ class Reporter:
         has_moved = position != self._board.progress(self._name).applied
         tell = self._board.commit if has_moved else self._board.update
         tell(self._name, phase=Phase.STREAMING, applied=position, message="")
+        self._log("streaming")
 
     def closed(self) -> None:
         """The player ends, for whatever reason."""
@@ -52,6 +61,9 @@ class Reporter:
     def at_head(self) -> None:
         """The source has nothing more, and all of it is applied."""
         self._is_at_head = True
+        if not self._has_been_at_head:
+            self._has_been_at_head = True
+            self._log("reached its head")
         self._update(is_at_head=True, phase=Phase.STREAMING)
 
     def received(self) -> None:
@@ -65,8 +77,9 @@ class Reporter:
         self._pass_split(count)
         self._update(applied=position, applied_at=applied_at)
 
-    def jumped(self) -> None:
-        """A batch that is about to be committed was applied as its net effect."""
+    def jumped(self, run: Sequence[Transaction]) -> None:
+        """These transactions were committed as their net effect."""
+        self._log("jumped over %d transactions, the last one %s", len(run), run[-1].gtid)
         counters = self._counters
         self._update(counters=replace(counters, jumps=counters.jumps + 1))
 
@@ -74,6 +87,9 @@ class Reporter:
         """A batch is on the target; siblings wake."""
         self._pass_split(len(batch))
         counters = self._counters_after_wait()
+        if self._has_told_wait:
+            self._has_told_wait = False
+            self._log("goes on")
         self._board.commit(
             self._name,
             phase=Phase.APPLYING,
@@ -118,6 +134,16 @@ class Reporter:
             key = known.key if known is not None else ""
         blocked = Blocked(state.since, state.attempts, gtid, key, state.siblings.unfree)
         self._update(phase=Phase.WAITING, blocked=blocked)
+        seconds = self._clock.monotonic() - state.since
+        if seconds >= TOLD_WAIT_SECONDS and not self._has_told_wait:
+            self._has_told_wait = True
+            not_free = f"; not running: {', '.join(state.siblings.unfree)}" if state.siblings.unfree else ""
+            self._log(
+                "waits on a sibling for %s since %.1f s, transaction %s%s", key or "a key", seconds, gtid, not_free
+            )
+
+    def _log(self, text: str, *values: object) -> None:
+        logger.info(text, *values, extra={"stream": self._name})
 
     @property
     def _counters(self) -> Counters:

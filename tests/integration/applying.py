@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pymysql.connections import Connection
 from pymysql.err import MySQLError
 from tests.integration.reading import Change, changes, endpoint, executed, read_behind, run
 
-from vmerge.core.events import SourceItem, TableMap, Transaction
+from vmerge.core.events import RowsEvent, SourceItem, TableMap, Transaction
 from vmerge.core.position import GtidSet
 from vmerge.errors import TargetError
 from vmerge.lab.servers import Server
@@ -60,7 +60,7 @@ class Carrier:
         """Apply in one target transaction and commit; on an error roll back and raise it as the drivers class it."""
         self.connection.begin()
         try:
-            self.applier.apply(batch)
+            self.applier.apply(batch, rows_of(batch))
             self.connection.commit()
         except MySQLError as error:
             raise self.rolled_back(error) from error
@@ -102,3 +102,9 @@ def joined(batch: Sequence[Transaction]) -> list[Change]:
         else:
             result.append(change)
     return result
+
+
+def rows_of(batch: Sequence[Transaction]) -> Iterator[RowsEvent]:
+    """All rows of whole transactions, in order."""
+    for transaction in batch:
+        yield from transaction.rows

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pymysql
 import pytest
 from pymysql.err import MySQLError
-from tests.integration.applying import Carrier
+from tests.integration.applying import Carrier, rows_of
 from tests.integration.reading import endpoint
 
 from vmerge.errors import (
@@ -137,12 +137,12 @@ def test_deadlocks(carrier: Carrier) -> None:
         cursor.execute("UPDATE t SET b = 7 WHERE id IN (2, 3)")  # heavier than ours, so that we are the victim
         cursor.execute("INSERT INTO t SELECT id + 100, NULL, 0 FROM t AS source WHERE id > 1")
         carrier.connection.begin()
-        carrier.applier.apply(batch[:1])
+        carrier.applier.apply(batch[:1], rows_of(batch[:1]))
         waiting = threading.Thread(target=cursor.execute, args=("UPDATE t SET b = 7 WHERE id = 1",))
         waiting.start()
         wait_for_lock_wait(carrier)
         with pytest.raises(MySQLError) as caught:
-            carrier.applier.apply(batch[1:])
+            carrier.applier.apply(batch[1:], rows_of(batch[1:]))
         waiting.join()
         other.rollback()
     fault = carrier.rolled_back(caught.value)

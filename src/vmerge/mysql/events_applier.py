@@ -49,10 +49,8 @@ class EventsApplier:
         self._send(format_description(server_id))
         connection.query(sql.AUTOMATIC_GTID)
 
-    def apply(self, batch: Sequence[Transaction], rows: Iterable[RowsEvent] | None = None) -> None:
-        """Send the rows of whole transactions, or ``rows`` as their net effect, inside the open target transaction."""
-        if rows is None:
-            rows = (event for transaction in batch for event in transaction.rows)
+    def apply(self, batch: Sequence[Transaction], rows: Iterable[RowsEvent]) -> None:
+        """Send rows that whole transactions come to, inside the open target transaction."""
         seconds = batch[0].committed_at_microseconds // 1_000_000
         for piece in self._builder.build(rows, seconds):
             if len(piece) > _unencoded(self._packet_bytes):

@@ -4,9 +4,9 @@ Knows: the order of these steps, and what each outcome means for the position. N
 machine decides. Source and target are protocols with two implementations each: ``vmerge.mysql`` and the simulator of
 the tests, which drives the same ``step`` under every schedule. Used by the supervisor.
 
-Each step does at most one thing to the target: apply a batch, commit it, or roll it back. So a schedule of steps is a
-schedule of everything that siblings can see of each other, and between two steps of which the first said ``Await`` no
-target transaction is open.
+Each step does at most one thing that siblings can see: apply a batch, commit it, or roll it back. So a schedule of
+steps is a schedule of everything that streams see of each other, and between two steps of which the first said
+``Await`` no target transaction is open.
 """
 
 from __future__ import annotations
@@ -40,8 +40,11 @@ from vmerge.pauses import retry_pause
 from vmerge.reporting import Reporter
 from vmerge.stopping import Clock, StopToken
 
-JUMP_BYTES = 32 * 1024 * 1024
-"""Row images that one jump may hold: they are in memory together. A longer way is waited for."""
+JUMP_BYTES = 2 * 1024 * 1024
+"""Row images that one jump may hold: a hundred thousand of the smallest rows fold in about a second, in some 100 MB."""
+
+JUMP_TRANSACTIONS = 20_000
+"""And transactions, of which many may have no rows: what a blocked stream holds ahead stays bounded."""
 
 IDLE_SAVE_SECONDS = 2.0
 """How often a position is stored that moved without any row for the target."""
@@ -126,6 +129,8 @@ class Player:
         self._state: conflict.State = Isolating() if after_conflict else conflict.Clear()
         self._position = GtidSet()
         self._pending: deque[SourceItem] = deque()
+        self._bytes_ahead = 0
+        """Row images in ``_pending``."""
         self._in_flight: list[Transaction] = []
         self._snapshot = Siblings(0, 0)
         self._is_woken = False
@@ -210,6 +215,7 @@ class Player:
                     self._reporter.at_head()
             else:
                 self._pending.append(item)
+                self._bytes_ahead += item.byte_count if isinstance(item, Transaction) else 0
         if self._pending:
             self._reporter.received()
 
@@ -285,17 +291,16 @@ class Player:
         return None
 
     def _look_ahead(self, count: int) -> list[Transaction]:
-        """Return the next transactions up to a schema change, ``JUMP_BYTES`` or what has arrived."""
-        while len(self._pending) < count and self._bytes_ahead() < JUMP_BYTES:
+        """Return the next transactions up to a schema change, the bounds of a jump, or what has arrived."""
+        while len(self._pending) < min(count, JUMP_TRANSACTIONS) and self._bytes_ahead < JUMP_BYTES:
             before = len(self._pending)
-            with suppress(SourceLost):  # what has arrived is enough; the next read will say it again
-                self._take(self._source.poll())
+            self._poll()
             if len(self._pending) == before:
                 break
         run: list[Transaction] = []
         size = 0
         for item in self._pending:
-            if not isinstance(item, Transaction) or len(run) == count:
+            if not isinstance(item, Transaction) or len(run) == min(count, JUMP_TRANSACTIONS):
                 break
             size += item.byte_count
             if run and size > JUMP_BYTES:
@@ -303,8 +308,18 @@ class Player:
             run.append(item)
         return run
 
-    def _bytes_ahead(self) -> int:
-        return sum(item.byte_count for item in self._pending if isinstance(item, Transaction))
+    def _poll(self) -> None:
+        """Take what has arrived. A source that is lost while the stream is blocked is opened again behind what it gave.
+
+        A restart would do that too, but forget for how long the stream is blocked already.
+        """
+        try:
+            self._take(self._source.poll())
+        except SourceLost:
+            received = [item for item in self._pending if not isinstance(item, Heartbeat)]
+            position = self._position.advanced(_gtids_of(received))
+            with suppress(SourceLost):  # not yet back: what has arrived has to do until the next jump
+                self._source.open(position)
 
     def _commit(self) -> Await | None:
         batch, self._in_flight = self._in_flight, []
@@ -328,8 +343,9 @@ class Player:
         return None
 
     def _drop_from_pending(self, batch: Sequence[Transaction]) -> None:
-        for _ in batch:
+        for transaction in batch:
             self._pending.popleft()
+            self._bytes_ahead -= transaction.byte_count
 
     # Conflicts
 
@@ -370,7 +386,7 @@ class Player:
                 locks = 0 if isinstance(self._state, conflict.Stuck) else self._state.locks
                 return conflict.Locked(len(batch), now, self._pause(locks + 1))
             case RowMissing() | SchemaMismatch() | TargetRejected():
-                return conflict.Rejected(len(batch))
+                return conflict.Rejected(len(batch), now, self._pause(self._attempt()))
             case UnsupportedEvent():
                 return conflict.Unfoldable(now, self._pause(self._attempt()))
             case _:
@@ -403,8 +419,8 @@ class Player:
             self._board.wait_for_siblings(self._name, pause.seen_version, seconds, stop)
 
 
-def _gtids_of(batch: Sequence[Transaction]) -> list[Gtid]:
-    """Return the GTIDs that are done with these transactions, the earlier halves of XA transactions last."""
-    gtids = [transaction.gtid for transaction in batch]
-    gtids += [transaction.prepared for transaction in batch if transaction.prepared is not None]
+def _gtids_of(items: Sequence[Transaction | SchemaChange]) -> list[Gtid]:
+    """Return the GTIDs that are done with these items, the earlier halves of XA transactions last."""
+    gtids = [item.gtid for item in items]
+    gtids += [item.prepared for item in items if isinstance(item, Transaction) and item.prepared is not None]
     return gtids

@@ -22,6 +22,9 @@ logger = logging.getLogger(__name__)
 TOLD_WAIT_SECONDS = 1.0
 """A wait that lasts so long gets a line in the log; where values move all day, shorter ones would fill it."""
 
+TOLD_LOCKS = 5
+"""So many lock conflicts without a commit in between show as being locked out."""
+
 
 class Reporter:
     """Keeps one stream's place on the board true.
@@ -38,6 +41,8 @@ class Reporter:
         self._is_at_head = False
         self._has_been_at_head = False
         self._has_told_wait = False
+        self._locks = 0
+        """Lock conflicts since the last commit."""
         self._split_rest = 0
         """Transactions of the last split batch that are not through yet."""
         self._split_done = 0
@@ -87,9 +92,10 @@ class Reporter:
         """A batch is on the target; siblings wake."""
         self._pass_split(len(batch))
         counters = self._counters_after_wait()
-        if self._has_told_wait:
+        if self._has_told_wait or self._locks >= TOLD_LOCKS:
             self._has_told_wait = False
             self._log("goes on")
+        self._locks = 0
         self._board.commit(
             self._name,
             phase=Phase.APPLYING,
@@ -123,9 +129,18 @@ class Reporter:
                 self._split_rest = 0
             case conflict.Locked():
                 counters = replace(counters, lock_conflicts=counters.lock_conflicts + 1)
+                self._lock_out()
             case _:
                 return
         self._update(counters=counters)
+
+    def _lock_out(self) -> None:
+        """Count lock conflicts in a row; siblings briefly in each other's way are no news, more than that is."""
+        self._locks += 1
+        if self._locks == TOLD_LOCKS:
+            self._log("waits for a lock on the target (see sys.innodb_lock_waits there)")
+        if self._locks >= TOLD_LOCKS:
+            self._update(phase=Phase.LOCKED_OUT)
 
     def waiting(self, state: conflict.Waiting, gtid: str, key: str | None) -> None:
         """The stream waits; ``key`` is None when this attempt failed before it came to the key."""

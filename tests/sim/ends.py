@@ -72,7 +72,7 @@ class SimSource:
 
     def poll(self) -> list[SourceItem]:
         """See ``Source``."""
-        return self.read() if self.rest else []
+        return self.read() if self.rest or self.fault is Fault.SOURCE else []
 
     def close(self) -> None:
         """See ``Source``."""

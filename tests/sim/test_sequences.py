@@ -6,6 +6,7 @@ The names say what the sources did in real order; ``u(id primary key, uid unique
 from __future__ import annotations
 
 import pytest
+from tests.sim.ends import Fault
 from tests.sim.history import History, Work, from_real_order
 from tests.sim.rows import Change, Table, Value, delete, insert, update
 from tests.sim.search import Search, Tally, finish, time_out_everywhere
@@ -154,6 +155,29 @@ def test_a_jump_over_what_came_and_went_leaves_the_siblings_row(history: History
     assert world.database.rows == rows
     assert world.board.progress("A").counters.jumps == 1
     assert world.board.progress("A").blocked is None
+
+
+def test_a_source_lost_while_its_stream_is_blocked_is_opened_again() -> None:
+    """The release that a jump needs comes over a new connection, and the wait goes on counting from its beginning."""
+    world = World(LATE_TAKER, Settings(chunk=1))
+    while world.vector != (0, 1):
+        world.step("B")
+    while world.board.progress("A").blocked is None:
+        world.step("A")
+    blocked = world.board.progress("A").blocked
+    assert blocked is not None
+    world.streams["A"].source.fault = Fault.SOURCE
+    for _ in range(100):
+        if world.streams["A"].source.fault is None:
+            break
+        world.clock.advance(0.1)
+        world.step("A")
+    assert world.streams["A"].source.fault is None
+    still = world.board.progress("A").blocked
+    assert still is not None
+    assert still.since == blocked.since
+    finish(world)
+    assert world.vector == LATE_TAKER.end
 
 
 def test_sequence_8_a_swap_in_one_business_transaction_times_out_clearly(tally: Tally) -> None:

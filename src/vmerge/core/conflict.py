@@ -36,7 +36,7 @@ The transition table
     any        Conflicted, n=1
                no sibling        Stuck                              GiveUp(NO_SIBLING)
                blocked too long  Stuck                              GiveUp(TIMED_OUT)
-               waiting is vain   Jumping(2)                         Proceed                  (jump)
+               waiting is vain   Jumping(2, or beyond the last)     Proceed                  (jump)
                otherwise         Waiting                            Await(until, a commit)   (wait)
     Jumping    Conflicted        Jumping(more)                      Proceed
                no more arrived   Waiting                            Await(until, a commit)
@@ -45,10 +45,10 @@ The transition table
     Jumping    Unfoldable        Waiting, never jumps               Await(until, a commit)
     any        Locked            same                               Await(until)
                several in a row  Isolating(half the limit), but     Await(until)
-                                 Waiting stays Waiting
+                                 Waiting and Jumping stay
     any        Rejected, n>1     Isolating(limit 1)                 Proceed          (split, flush)
     any        Rejected, n=1     Stuck                              GiveUp(REJECTED)
-    Jumping    Rejected          Isolating(limit 1)                 Proceed
+    Jumping    Rejected          Waiting, never jumps               Await(until, a commit)
     any        Woken             same                               Proceed         (the next try)
     Stuck      any               Stuck                              GiveUp(same)
 
@@ -110,8 +110,6 @@ class Reason(Enum):
     TIMED_OUT = "the key stayed held for longer than conflict_timeout_seconds"
     REJECTED = "the target refuses the transaction"
 
-
-_EACH_LENGTH_UP_TO = 64
 
 # States
 
@@ -225,6 +223,8 @@ class Rejected:
     """An attempt failed for a reason that waiting does not change, and was rolled back."""
 
     count: int
+    now: float
+    pause_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,8 +306,10 @@ def decide(state: State, event: Event, limits: Limits) -> tuple[State, Decision]
             return _after_lock(state, event, limits)
         case Unfoldable() | Unreached():
             return _after_no_jump(state, event)
+        case Rejected() if isinstance(state, Jumping):
+            return _after_no_jump(state, event)
         case Rejected():
-            if event.count > 1 or isinstance(state, Jumping):
+            if event.count > 1:
                 return Isolating(), Proceed()
             return Stuck(Reason.REJECTED), GiveUp(Reason.REJECTED)
         case Woken():
@@ -372,16 +374,21 @@ def _after_jump(state: Jumping, event: Conflicted) -> tuple[State, Decision]:
 
 
 def _longer(count: int) -> int:
-    """Return the next length of a jump: each one while that is cheap, for only one may fit, then an eighth more."""
-    return count + max(1, count // 8 if count >= _EACH_LENGTH_UP_TO else 1)
+    """Return the next length of a jump: each one while that is cheap, since only one may fit; then larger steps."""
+    if count < 64:
+        return count + 1
+    return count + count // 8 if count < 1024 else count * 2
 
 
-def _after_no_jump(state: _Live, event: Unfoldable | Unreached) -> tuple[State, Decision]:
-    """Go back to waiting; outside of a jump neither event can be, and the next attempt is as good as any."""
+def _after_no_jump(state: _Live, event: Unfoldable | Unreached | Rejected) -> tuple[State, Decision]:
+    """Go back to waiting; outside of a jump there is nothing to go back from, and the next attempt is as good as any.
+
+    A transaction that the target refuses may stand anywhere in the jump. It is met alone once those before it are done.
+    """
     if not isinstance(state, Jumping):
         return state, Proceed()
     waiting = state.waiting
-    if isinstance(event, Unfoldable):
+    if not isinstance(event, Unreached):
         waiting = replace(waiting, may_jump=False)
     return waiting, Await(event.now + event.pause_seconds, waiting.siblings.version)
 

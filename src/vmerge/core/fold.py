@@ -22,7 +22,8 @@ from vmerge.core.rowimage import ImageCutter, Key
 from vmerge.errors import CorruptEvent, UnsupportedEvent
 
 KeyColumns = Callable[[TableMap], tuple[int, ...]]
-"""Table → the positions, from 0, of the columns of its primary key; none when it has no primary key."""
+"""Table → the positions, from 0, of the columns of its primary key; none when it has no primary key. May itself raise
+``UnsupportedEvent``, for a table whose rows do not tell all."""
 
 
 class _Change:
@@ -67,14 +68,18 @@ class _TableFold:
     def _appear(self, key: Key, image: bytes) -> None:
         change = self.changes.setdefault(key, _Change(None))
         if change.after is not None:
-            raise CorruptEvent(f"a row of {self.table.name} appears twice")
+            raise self._contradiction()
         change.after = image
 
     def _vanish(self, key: Key, image: bytes) -> None:
         change = self.changes.setdefault(key, _Change(image))
         if change.after is None:
-            raise CorruptEvent(f"a row of {self.table.name} vanishes twice")
+            raise self._contradiction()
         change.after = None
+
+    def _contradiction(self) -> UnsupportedEvent:
+        """A row came or went in a way that is not in the binlog, as by a cascade that its source does not write."""
+        return UnsupportedEvent(f"rows of {self.table.name} cannot be followed: one appears or vanishes twice")
 
     def deletes(self) -> list[bytes]:
         """Return the first before-images of the rows that are gone or changed."""
@@ -95,8 +100,9 @@ def fold(rows: Iterable[RowsEvent], key_columns: KeyColumns) -> list[RowsEvent]:
     """Return the net effect of rows in their source's order: deletes, then inserts.
 
     Raises:
-        UnsupportedEvent: a row cannot be followed (no primary key, partial images, a table in two shapes).
-        CorruptEvent: the rows contradict each other.
+        UnsupportedEvent: a row cannot be followed (no primary key, partial images, a table in two shapes, changes
+            that are not in the binlog).
+        CorruptEvent: an image is cut.
     """
     tables: dict[str, _TableFold] = {}
     for event in rows:

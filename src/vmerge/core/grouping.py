@@ -8,8 +8,8 @@ All inserts come first, then all updates, then all deletes; within a kind and ta
 server finds rows by primary key and checks every unique key at every row, so a different order either fails or ends in
 the same rows:
 
-* Changes of different rows commute, unless one needs a key that the other releases. Then the one that needs it comes
-  too early, and the server says 1062 (or 1451, 1452 for a foreign key).
+* Changes of different rows commute, unless one needs a unique value that the other releases. Then the one that needs
+  it comes too early, and the server says 1062. Tables with foreign keys are left out, as a cascade reaches other rows.
 * Changes of one row are insert, updates, delete, in this order, and stay in it. A row that is deleted and comes back is
   inserted while it is still there: 1062. One that is updated under a key it has not got yet is not found: 1032.
 
@@ -21,19 +21,19 @@ updates come in two shapes is not grouped.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from vmerge.core.events import RowsEvent, RowsKind, RowsShape, TableMap
 
 _ORDER = (RowsKind.WRITE, RowsKind.UPDATE, RowsKind.DELETE)
 
 
-def group_by_kind(rows: Iterable[RowsEvent]) -> list[RowsEvent] | None:
+def group_by_kind(rows: Iterable[RowsEvent], has_foreign_keys: Callable[[TableMap], bool]) -> list[RowsEvent] | None:
     """Return the rows joined by table and kind, in the order above; None when they must stay in the source's order."""
     images: dict[RowsShape, list[bytes]] = defaultdict(list)
     for shape, image in rows:
         images[shape].append(image)
-    if not _may_be_grouped(images):
+    if not _may_be_grouped(images) or any(has_foreign_keys(shape.table) for shape in images):
         return None
     return [RowsEvent(shape, b"".join(images[shape])) for kind in _ORDER for shape in images if shape.kind is kind]
 

@@ -23,7 +23,7 @@ from vmerge.core.proof import map_differences
 from vmerge.core.rules import StreamRules, TableName, TablePattern
 from vmerge.core.schema import TableSchema, differences
 from vmerge.core.schema_change import read_change
-from vmerge.errors import SchemaMismatch
+from vmerge.errors import SchemaMismatch, UnsupportedEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,9 @@ class Plan:
         self._targets: Mapping[TableName, TableSchema] = {(schema.database, schema.table): schema for schema in targets}
         self.tables: Mapping[TableName, TablePlan] = self._make_tables(sources)
         self._patterns = tuple(TablePattern(pattern.text.lower()) for pattern in rules.patterns)
+        keys = [(name, key) for name, schema in self._targets.items() for key in schema.foreign_keys]
+        self._related = {name for name, _ in keys} | {key.parent for _, key in keys}
+        self._cascading_parents = {key.parent for _, key in keys if key.cascades}
 
     def _make_tables(self, sources: Iterable[TableSchema]) -> dict[TableName, TablePlan]:
         """Plan the tables that the source has; one that is made later gets its plan from its name."""
@@ -89,11 +92,22 @@ class Plan:
         return table.target_name
 
     def key_columns(self, table_map: TableMap) -> tuple[int, ...]:
-        """Return where, from 0, the columns of the primary key stand in rows that are wanted; none without one."""
+        """Return where, from 0, the columns of the primary key stand in rows that are wanted; none without one.
+
+        Raises:
+            UnsupportedEvent: rows of this table are not all there is to a change of it, as it cascades to others, and
+                not every source writes those rows.
+        """
         table = self.table(table_map.database, table_map.table)
         if table is None or table.target is None:
             raise LookupError(f"{table_map.name} is not carried")
+        if table.target_name in self._cascading_parents:
+            raise UnsupportedEvent(f"rows of {table_map.name} cannot be followed: their changes cascade")
         return table.target.primary_key_positions
+
+    def has_foreign_keys(self, table_map: TableMap) -> bool:
+        """Whether the target's table is child or parent of any foreign key."""
+        return self.target_name(table_map) in self._related
 
     def concerns(self, change: SchemaChange) -> bool:
         """Whether a statement may change a table that the stream carries: in doubt yes.

@@ -1,4 +1,4 @@
-"""The states of a stream and which change into which.
+"""The states of a stream.
 
 Knows: durable states (few, stored on the target) and phases (what a player is doing now, in memory only). Never knows:
 who changes them or why. Used by the player, the board, the supervisor and the status.
@@ -25,22 +25,11 @@ class Phase(Enum):
     STREAMING = "streaming"
     APPLYING = "applying"
     WAITING = "waiting on a sibling"
+    LOCKED_OUT = "waiting for a lock"
     BACKING_OFF = "backing off"
     STOPPING = "stopping"
 
 
-_LEGAL = {
-    StreamState.RUNNING: {StreamState.RUNNING, StreamState.STOPPED, StreamState.ERROR},
-    StreamState.STOPPED: {StreamState.STOPPED, StreamState.RUNNING},
-    StreamState.ERROR: {StreamState.ERROR, StreamState.RUNNING, StreamState.STOPPED},
-}
-
-
-def may_change(current: StreamState, following: StreamState) -> bool:
-    """Whether a stream may go from one state to the other. A stopped stream cannot fail: nothing runs in it."""
-    return following in _LEGAL[current]
-
-
 def is_free(state: StreamState, phase: Phase) -> bool:
-    """Whether a stream can move by itself, so that waiting for it makes sense."""
+    """Whether a stream can move by itself, so that waiting for it makes sense. One that is locked out may stay so."""
     return state is StreamState.RUNNING and phase in (Phase.STREAMING, Phase.APPLYING, Phase.WAITING)

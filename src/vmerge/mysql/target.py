@@ -47,7 +47,10 @@ class TargetPlan(Protocol):
         """Return where rows of this shape go."""
 
     def key_columns(self, table_map: TableMap) -> tuple[int, ...]:
-        """Return where the primary key stands in rows of this shape."""
+        """Return where the primary key stands in rows of this shape; UnsupportedEvent if they do not tell all."""
+
+    def has_foreign_keys(self, table_map: TableMap) -> bool:
+        """Whether rows of this shape may change other rows than their own, or depend on them."""
 
 
 class MySqlTarget:
@@ -81,6 +84,11 @@ class MySqlTarget:
         self._groups = True
         """Whether batches are tried in the cheaper order."""
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last take-over; 0 before the first."""
+        return self._epoch
+
     def open(self) -> GtidSet:
         """Connect and take the stream over; return its position.
 
@@ -108,7 +116,7 @@ class MySqlTarget:
 
         Rows that do not fit in it hardly ever stand alone, so after one failure this session keeps the source's order.
         """
-        rows = group_by_kind(_rows_of(batch))
+        rows = group_by_kind(_rows_of(batch), self._plan.has_foreign_keys)
         if rows is None:
             return False
         try:

@@ -81,7 +81,7 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Applied, st.integers(1, 16), small),
     st.builds(Conflicted, st.integers(1, 16), siblings, instants, instants, st.booleans()),
     st.builds(Locked, st.integers(1, 16), instants, instants),
-    st.builds(Rejected, st.integers(1, 16)),
+    st.builds(Rejected, st.integers(1, 16), instants, instants),
     st.builds(Unfoldable, instants, instants),
     st.builds(Unreached, instants, instants),
     st.just(Woken()),
@@ -145,7 +145,7 @@ def test_a_commit(state: State, event: Applied, expected: State) -> None:
 
 
 @pytest.mark.parametrize("state", [Clear(), Isolating(limit=4, calm=9, moved_from=3), Clear(locks=2)])
-@pytest.mark.parametrize("event", [conflicted(4), Rejected(4)])
+@pytest.mark.parametrize("event", [conflicted(4), Rejected(4, 100.0, 0.5)])
 def test_a_batch_that_fails_is_split(state: State, event: Event) -> None:
     """A batch is replayed one by one at once, whoever its siblings are: nothing is kept back for a wait."""
     assert decide(state, event, LIMITS) == (Isolating(), Proceed())
@@ -183,7 +183,7 @@ def test_rule_7_without_siblings_there_is_no_wait(state: State) -> None:
 @pytest.mark.parametrize("state", [Clear(), Isolating(), WAITING])
 def test_a_single_refusal_is_final(state: State) -> None:
     """What waiting does not change is not waited for."""
-    assert decide(state, Rejected(1), LIMITS) == (Stuck(Reason.REJECTED), GiveUp(Reason.REJECTED))
+    assert decide(state, Rejected(1, 100.0, 0.5), LIMITS) == (Stuck(Reason.REJECTED), GiveUp(Reason.REJECTED))
 
 
 @pytest.mark.parametrize(
@@ -294,9 +294,11 @@ def test_a_jump_that_succeeds_ends_the_wait() -> None:
     assert decide(Jumping(AGAIN, 4), Applied(4, 8), JUMPS) == (Isolating(moved_from=8), Proceed())
 
 
-def test_a_jump_that_is_refused_is_taken_apart() -> None:
-    """Which of its transactions is refused only single attempts can tell."""
-    assert decide(Jumping(AGAIN, 4), Rejected(4), JUMPS) == (Isolating(), Proceed())
+def test_a_jump_that_is_refused_is_not_tried_again() -> None:
+    """The wait goes on where it was, time-out and all: what is refused stands behind what is blocked."""
+    following, decision = decide(Jumping(AGAIN, 4), Rejected(4, 100.0, 0.5), JUMPS)
+    assert following == replace(AGAIN, may_jump=False)
+    assert decision == Await(100.5, seen_version=7)
 
 
 # Evidence

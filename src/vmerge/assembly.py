@@ -72,7 +72,11 @@ class StreamParts:
 
 
 class WorkflowAssembly:
-    """The parts of one workflow, made anew whenever a stream starts. Any thread may call; nothing here is shared."""
+    """The parts of one workflow, made anew whenever a stream starts.
+
+    Promise: a state is stored only while the stream is what this process last found or made it. Any thread may call;
+    calls about one stream come one after the other.
+    """
 
     def __init__(self, workflow: Workflow, *, clock: Clock, spool_folder: Path | None = None) -> None:
         self._workflow = workflow
@@ -80,14 +84,25 @@ class WorkflowAssembly:
         self._spool_folder = spool_folder
         self._tables = ControlTables(workflow.target.control_database, workflow.workflow)
         self._states = MySqlStates(workflow.target_endpoint, self._tables)
+        self._found: dict[str, int] = {}
+        """Each stream's epoch when it was last looked for."""
+        self._targets: dict[str, MySqlTarget] = {}
+        """Each stream's last target, if one was made since."""
 
     def find(self, stream: str) -> StoredStream | None:
         """See ``vmerge.hosting.Assembly``."""
-        return self._states.find(stream)
+        stored = self._states.find(stream)
+        self._found[stream] = stored.epoch if stored is not None else 0  # an entered stream begins with 0
+        self._targets.pop(stream, None)
+        return stored
 
     def write(self, stream: str, state: StreamState, message: str) -> None:
         """See ``vmerge.hosting.Assembly``."""
-        self._states.write(stream, state, message)
+        self._states.write(stream, state, message, epoch=self._epoch(stream))
+
+    def _epoch(self, stream: str) -> int:
+        target = self._targets.get(stream)
+        return (target.epoch if target is not None else 0) or self._found[stream]
 
     def enter(self, stream: str) -> None:
         """See ``vmerge.hosting.Assembly``. Raises ``PreflightError`` when something does not fit."""
@@ -125,6 +140,7 @@ class WorkflowAssembly:
             definitions=definitions,
             server_id=server_id,
         )
+        self._targets[stream] = target
         player = Player(
             stream,
             source,

@@ -58,7 +58,7 @@ class Assembly(Protocol):
         """Examine the workflow and enter a new stream with its start position."""
 
     def write(self, stream: str, state: StreamState, message: str) -> None:
-        """Store a state durably."""
+        """Store a state durably; ``find`` was called before. Raises ``Fenced`` when another daemon has the stream."""
 
     def build(
         self, stream: str, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]
@@ -77,8 +77,8 @@ class Hosted:
         self.resumes = resumes
         """Whether a durable state other than running is to be overridden: an operator said start."""
         self.accepted_schema_changes = accepted
-        self.is_entered = False
-        """Whether the target has a row for the stream, where a state can be stored."""
+        self.is_entered: bool | None = None
+        """Whether the target has a row for the stream, where a state can be stored; None while that is not known."""
 
     @property
     def is_alive(self) -> bool:

@@ -137,6 +137,7 @@ class Supervisor:
         Raises:
             StopTimeout: a thread did not end within the bound.
             TargetError: the threads ended, but the state could not be stored.
+            Fenced: likewise, for good: another daemon has taken a stream over, and its state is that daemon's.
         """
         with self._ordered(streams) as names:
             self._end(names)
@@ -222,6 +223,8 @@ class Supervisor:
         if thread.is_alive():
             self._late = thread
             outcome.append(TargetError("the target has not answered yet"))
+        if outcome and isinstance(outcome[0], Fenced):
+            raise outcome[0]
         if outcome:
             raise TargetError(
                 f"the streams have ended, but that they are stopped could not be stored: {outcome[0].message}",
@@ -229,11 +232,25 @@ class Supervisor:
             ) from outcome[0]
 
     def _store_stopped(self, names: Iterable[str]) -> None:
+        fenced: list[Fenced] = []
         for name in names:
-            if self._hosted[name].is_entered:
-                self._assembly.write(name, StreamState.STOPPED, _BY_OPERATOR)
+            hosted = self._hosted[name]
+            if hosted.is_entered is None:
+                hosted.is_entered = self._assembly.find(name) is not None
+            try:
+                if hosted.is_entered:
+                    self._assembly.write(name, StreamState.STOPPED, _BY_OPERATOR)
+            except Fenced as error:
+                fenced.append(error)
+                self._fail(hosted, error)
+                continue
             self.board.update(name, state=StreamState.STOPPED, message=_BY_OPERATOR)
             logger.info("%s", _BY_OPERATOR, extra={"stream": name})
+        if fenced:
+            raise Fenced(
+                f"the streams have ended, but {'; '.join(error.message for error in fenced)}",
+                hint="Stop them there, if they are to stay stopped.",
+            ) from fenced[0]
 
     # In the stream's own thread
 
@@ -277,11 +294,15 @@ class Supervisor:
     def _may_run(self, hosted: Hosted) -> bool:
         """Look at the durable state, entering the stream if there is none; an operator's start overrides it."""
         stored = self._assembly.find(hosted.name)
+        hosted.is_entered = stored is not None
         if stored is None:
-            self._assembly.enter(hosted.name)
+            try:
+                self._assembly.enter(hosted.name)
+            except TargetError:
+                hosted.is_entered = None  # the connection may have broken behind the entry
+                raise
             hosted.is_entered = True
             return True
-        hosted.is_entered = True
         if stored.state is StreamState.RUNNING:
             return True
         if hosted.resumes:

@@ -32,7 +32,7 @@ STREAM_KEYS = {
     "conflicts": dict,
     "blocked_seconds_total": float,
 }
-PREFLIGHT, DAEMON = 3, 6
+PREFLIGHT, DAEMON, TARGET = 3, 6, 8
 
 
 @pytest.fixture
@@ -211,15 +211,47 @@ def test_hosts_and_retries_while_a_server_is_down(alone: Site, name: str) -> Non
 
 
 def test_stop_of_a_stream_that_was_never_entered(alone: Site) -> None:
-    """A stop works also while a first start is tried again and again."""
+    """A stop while a first start is tried again and again works; what cannot be stored is told, not passed over."""
     alone.target.kill()
     with running(alone):
         alone.wait_for("a", phase="backing off")
-        assert alone.vmerge("stop", alone.workflow).returncode == 0
+        done = alone.vmerge("stop", alone.workflow)
+        assert done.returncode == TARGET
+        assert "the streams have ended, but that they are stopped could not be stored" in done.stderr
+        assert {stream["phase"] for stream in alone.streams().values()} == {"idle"}
         alone.target.restart()
+        assert alone.vmerge("stop", alone.workflow).returncode == 0
         assert {stream["state"] for stream in alone.streams().values()} == {"stopped"}
         alone.vmerge("start", alone.workflow)
         alone.require_exact()
+
+
+def test_stop_while_the_target_is_down_since_the_start(alone: Site) -> None:
+    """A stop that finds the stream's row only now stores the state in it."""
+    with running(alone) as daemon:
+        wait_for_heads_of_all(alone)
+        daemon.kill()
+    alone.target.kill()
+    with running(alone):
+        alone.wait_for("a", phase="backing off")
+        assert alone.vmerge("stop", alone.workflow).returncode == TARGET
+        alone.target.restart()
+        assert alone.vmerge("stop", alone.workflow).returncode == 0
+        assert set(alone.stored("state").values()) == {"stopped"}
+
+
+def test_idle_streams_belong_to_the_newer_daemon(site: Site) -> None:
+    """On idle shards the newer daemon ends the older one's dumps, and no word of the older reaches its states."""
+    newer = site.twin()
+    with running(site):
+        wait_for_heads_of_all(site)
+        with running(newer):
+            for name in site.shards:
+                site.wait_for(name, state="error")
+            wait_for_heads_of_all(newer)
+            site.vmerge("stop", site.workflow)
+            assert set(newer.stored("state").values()) == {"running"}
+            newer.require_exact()
 
 
 def test_wrong_workflow_ends_in_error(site: Site) -> None:

@@ -133,6 +133,7 @@ class FakeAssembly:
         self.calls: list[str] = []
         self.built: queue.SimpleQueue[FakeParts] = queue.SimpleQueue()
         self.on_write: Callable[[str, StreamState], None] = lambda stream, state: None
+        self.on_find: Callable[[], None] = lambda: None
         self.on_enter: Callable[[], None] = lambda: None
         self.on_build: Callable[[], None] = lambda: None
         self.positions: Iterator[int] | None = None
@@ -140,6 +141,7 @@ class FakeAssembly:
 
     def find(self, stream: str) -> FakeStored | None:
         """See ``Assembly``."""
+        self.on_find()
         return self.stored.get(stream)
 
     def enter(self, stream: str) -> None:
@@ -372,6 +374,59 @@ def test_stop_that_cannot_be_stored(stage: Stage) -> None:
     assert not stage.supervisor.is_alive()
     assert stage.supervisor.stop() == ("a",)
     assert stage.assembly.stored["a"].state is StreamState.STOPPED
+
+
+def test_stop_of_a_stream_that_was_taken_over(stage: Stage) -> None:
+    """A stop whose stream another daemon has says so; the other streams are stored, and the stream is in error here."""
+    supervisor = stage.make(("a", "b"), PATIENCE)
+
+    def write(stream: str, state: StreamState) -> None:
+        if stream == "a":
+            raise Fenced("a was taken over by another daemon")
+
+    supervisor.start()
+    for _ in supervisor.streams:
+        stage.assembly.next_parts()
+    stage.assembly.on_write = write
+    with pytest.raises(Fenced, match="have ended, but a was taken over by another daemon"):
+        supervisor.stop()
+    assert stage.assembly.stored["a"].state is StreamState.RUNNING
+    assert stage.assembly.stored["b"].state is StreamState.STOPPED
+    stage.wait_for(state=StreamState.ERROR, phase=Phase.IDLE)
+    assert supervisor.stop() == ()
+
+
+def test_stop_of_a_stream_that_was_not_found_yet(stage: Stage) -> None:
+    """Whether a stream has a row is asked again by a stop, and its refusal told: unknown is not the same as none."""
+    stage.pause_seconds = HOUR
+    stage.assembly.stored["a"] = FakeStored(StreamState.RUNNING)
+    refusals = iter([TargetLost("down")] * 2)
+
+    def find() -> None:
+        for refusal in refusals:
+            raise refusal
+
+    stage.assembly.on_find = find
+    stage.supervisor.start()
+    stage.wait_for(phase=Phase.BACKING_OFF)
+    with pytest.raises(TargetError, match=r"could not be stored: down"):
+        stage.supervisor.stop()
+    assert stage.supervisor.stop() == ("a",)
+    assert stage.assembly.stored["a"].state is StreamState.STOPPED
+
+
+def test_stop_of_a_stream_without_a_row(stage: Stage) -> None:
+    """A stream that was found to have no row stops without storing anything."""
+    stage.pause_seconds = HOUR
+
+    def enter() -> None:
+        raise ServersUnreachable("down")
+
+    stage.assembly.on_enter = enter
+    stage.supervisor.start()
+    stage.wait_for(phase=Phase.BACKING_OFF)
+    assert stage.supervisor.stop() == ("a",)
+    assert stage.assembly.stored == {}
 
 
 def test_state_that_is_stored_late(stage: Stage) -> None:

@@ -35,13 +35,14 @@ class StoredStream:
     message: str
     applied_at: float | None
     """Seconds since 1970."""
+    epoch: int
 
 
 class ControlTables:
     """Statements on the control tables of one workflow.
 
-    Promise: a checkpoint is written only by the owner of the newest epoch. Holds no connection: each call is given one,
-    whose transaction it takes part in.
+    Promise: a checkpoint or state is written only by the owner of the newest epoch. Holds no connection: each call is
+    given one, whose transaction it takes part in.
     """
 
     def __init__(self, database: str, workflow: str) -> None:
@@ -99,12 +100,26 @@ class ControlTables:
                 sql.WRITE_CHECKPOINT.format(control=self._control),
                 (str(position), applied_at_microseconds or None, self._workflow, stream, epoch),
             )
+        self._require_owned(matched, stream)
+
+    def write_state(
+        self, connection: Connection[Any], stream: str, state: StreamState, message: str, epoch: int
+    ) -> None:
+        """Store a stream's durable state.
+
+        Raises:
+            Fenced: another daemon took the stream over; its state is that daemon's.
+        """
+        with connection.cursor() as cursor:
+            matched = cursor.execute(
+                sql.WRITE_STATE.format(control=self._control),
+                (state.value, message[:MESSAGE_CHARACTERS], self._workflow, stream, epoch),
+            )
+        self._require_owned(matched, stream)
+
+    def _require_owned(self, matched: int, stream: str) -> None:
         if matched != 1:
             raise Fenced(f"stream {stream} of workflow {self._workflow} was taken over by another daemon")
-
-    def write_state(self, connection: Connection[Any], stream: str, state: StreamState, message: str) -> None:
-        """Store a stream's durable state."""
-        self._run(connection, sql.WRITE_STATE, state.value, message[:MESSAGE_CHARACTERS], self._workflow, stream)
 
     def append_log(self, connection: Connection[Any], stream: str, kind: str, message: str) -> None:
         """Add an entry to the log and let go of the oldest."""
@@ -118,6 +133,6 @@ class ControlTables:
 
 
 def _stored_stream(row: tuple[Any, ...]) -> StoredStream:
-    name, position, state, message, applied_at = row
+    name, position, state, message, applied_at, epoch = row
     seconds = applied_at.replace(tzinfo=UTC).timestamp() if isinstance(applied_at, datetime) else None
-    return StoredStream(name, GtidSet.parse(position), StreamState(state), message, seconds)
+    return StoredStream(name, GtidSet.parse(position), StreamState(state), message, seconds, epoch)

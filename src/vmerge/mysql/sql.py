@@ -69,7 +69,7 @@ VALUES (%s, %s, %s, 'running', '', 0, UTC_TIMESTAMP(6))
 """
 """Give a new stream its start position."""
 
-READ_STREAMS = "SELECT name, position, state, message, applied_at FROM {control}.stream WHERE workflow = %s"
+READ_STREAMS = "SELECT name, position, state, message, applied_at, epoch FROM {control}.stream WHERE workflow = %s"
 
 LOCK_STREAM = "SELECT position, epoch FROM {control}.stream WHERE workflow = %s AND name = %s FOR UPDATE"
 """Wait for the transaction of an earlier owner to end, and see its outcome."""
@@ -83,8 +83,10 @@ WHERE workflow = %s AND name = %s AND epoch = %s
 """Must match one row: none means that another daemon took the stream over. SYSDATE, because events set NOW()."""
 
 WRITE_STATE = """
-UPDATE {control}.stream SET state = %s, message = %s, updated_at = SYSDATE(6) WHERE workflow = %s AND name = %s
+UPDATE {control}.stream SET state = %s, message = %s, updated_at = SYSDATE(6)
+WHERE workflow = %s AND name = %s AND epoch = %s
 """
+"""Must match one row, as a checkpoint must: the row of a stream that was taken over is its new owner's."""
 
 APPEND_LOG = """
 INSERT INTO {control}.log (workflow, stream, happened_at, kind, message) VALUES (%s, %s, UTC_TIMESTAMP(6), %s, %s)

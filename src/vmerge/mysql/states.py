@@ -37,8 +37,8 @@ class MySqlStates:
             self._tables.register(connection, stream, find_start())
             self._tables.append_log(connection, stream, "entered", "")
 
-    def write(self, stream: str, state: StreamState, message: str) -> None:
-        """Store a state, and why."""
+    def write(self, stream: str, state: StreamState, message: str, *, epoch: int) -> None:
+        """Store a state, and why. Raises ``Fenced`` when the stream's epoch is not this one any more."""
         with short_connection(self._target, "storing a state", target_fault) as connection:
-            self._tables.write_state(connection, stream, state, message)
+            self._tables.write_state(connection, stream, state, message, epoch)
             self._tables.append_log(connection, stream, state.value, message)

@@ -89,6 +89,11 @@ class MySqlTarget:
         """The epoch of the last take-over; 0 before the first."""
         return self._epoch
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last take-over; 0 before the first."""
+        return self._epoch
+
     def open(self) -> GtidSet:
         """Connect and take the stream over; return its position.
 

@@ -399,6 +399,19 @@ def test_a_source_as_it_must_not_be(
     }
 
 
+def test_long_positions(make_setting: MakeSetting, start_server: StartServer, shard_b: Server, target: Server) -> None:
+    """GTID sets of any length are read whole: SHOW VARIABLES would cut them at 1,024 characters."""
+    source = start_server()
+    long = ",".join(f"00000000-0000-0000-0000-{number:012}:1-{number}" for number in range(1, 60))
+    source.query("RESET BINARY LOGS AND GTIDS")
+    source.query("SET GLOBAL gtid_purged = %s", long)
+    setting = make_setting("", source, shard_b, target)
+    position = GtidSet.parse(source.query("SELECT @@GLOBAL.gtid_executed")[0][0])
+    assert setting.errors(with_stream(setting.facts(), start=position)) == []
+    shorter = position.subtract(GtidSet.parse("00000000-0000-0000-0000-000000000059:7"))
+    assert setting.error(with_stream(setting.facts(), start=shorter)).id == "position-purged"
+
+
 def test_purged_binlogs_are_noticed(
     make_setting: MakeSetting, start_server: StartServer, shard_a: Server, shard_b: Server, target: Server
 ) -> None:

@@ -34,9 +34,7 @@ SOURCE_VARIABLES = (
     "binlog_row_metadata",
     "binlog_row_value_options",
     "enforce_gtid_consistency",
-    "gtid_executed",
     "gtid_mode",
-    "gtid_purged",
     "innodb_native_foreign_keys",
     "log_bin",
     "log_replica_updates",
@@ -114,7 +112,8 @@ def _check_position(server: ServerView, start: Start, checkpoint: GtidSet | None
     position = checkpoint if checkpoint is not None else start
     if not isinstance(position, GtidSet) or server.variables.get("gtid_mode") != "ON":
         return
-    executed, purged = (GtidSet.parse(server.variables.get(name, "")) for name in ("gtid_executed", "gtid_purged"))
+    # Not from SHOW VARIABLES, which cuts values at 1,024 characters.
+    executed, purged = (GtidSet.parse(text) for text in server.query(sql.SOURCE_FACTS)[0])
     what = "the start position" if checkpoint is None else "the stream's position"
     missing = purged.subtract(position)
     if not missing.is_empty():

@@ -128,6 +128,11 @@ def break_off(connection: Connection[Any]) -> None:
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
+def drop(connection: Connection[Any]) -> None:
+    """Close a connection without a word to the server: no round trip that could hang."""
+    connection._force_close()  # type: ignore[attr-defined]  # no public way
+
+
 SHORT_TIMEOUT_SECONDS = 10
 """For the few statements that are not a player's: none of them takes long on a server that answers."""
 
@@ -146,4 +151,4 @@ def short_connection(
         raise classify(error, f"{purpose} on {endpoint}") from error
     finally:
         if connection is not None:
-            connection._force_close()  # type: ignore[attr-defined]  # no round trip that could hang
+            drop(connection)

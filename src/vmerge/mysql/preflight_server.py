@@ -20,7 +20,7 @@ from pymysql.err import MySQLError
 
 from vmerge.core.findings import Finding, error
 from vmerge.mysql import sql
-from vmerge.mysql.connect import Endpoint, connect
+from vmerge.mysql.connect import Endpoint, connect, drop
 from vmerge.mysql.faults import describe, errno_of
 
 READ_TIMEOUT_SECONDS = 60.0
@@ -85,7 +85,7 @@ class ServerView:
 
     def close(self) -> None:
         """Close the connection."""
-        self.connection._force_close()  # type: ignore[attr-defined]  # no round trip that could hang
+        drop(self.connection)
 
 
 def open_server(endpoint: Endpoint, variables: Iterable[str]) -> ServerView | Finding:
@@ -98,7 +98,7 @@ def open_server(endpoint: Endpoint, variables: Iterable[str]) -> ServerView | Fi
             return ServerView(endpoint.role, connection, dict(cursor.fetchall()))
     except (MySQLError, OSError) as failure:
         if connection is not None:
-            connection._force_close()  # type: ignore[attr-defined]  # no round trip that could hang
+            drop(connection)
         return unreachable(endpoint, failure)
 
 

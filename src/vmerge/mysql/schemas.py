@@ -49,8 +49,7 @@ def read_schemas(connection: Connection[Any], databases: Collection[str]) -> dic
     """
     if not databases:
         return {}
-    with connection.cursor() as cursor, contextlib.suppress(MySQLError):  # before 8.0.30 there is no such variable
-        cursor.execute(sql.SHOW_GENERATED_KEYS)
+    show_generated_keys(connection)
     reader = _Reader(connection, tuple(databases))
     tables = reader.rows(sql.READ_TABLES)
     columns = reader.columns()
@@ -71,6 +70,22 @@ def read_schemas(connection: Connection[Any], databases: Collection[str]) -> dic
         for database, table, engine in tables
         if database in databases
     }
+
+
+def show_generated_keys(connection: Connection[Any]) -> None:
+    """Let this session see the primary keys that a server made by itself, whatever the server's default is.
+
+    Definitions that are compared must be read by sessions that agree in this.
+    """
+    with connection.cursor() as cursor, contextlib.suppress(MySQLError):  # before 8.0.30 there is no such variable
+        cursor.execute(sql.SHOW_GENERATED_KEYS)
+
+
+def read_logs_cascades(connection: Connection[Any]) -> bool:
+    """Whether a server writes to its binlog what a foreign key changes; before 9.6 none does."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.READ_VARIABLES, (("innodb_native_foreign_keys",),))
+        return [value for _, value in cursor.fetchall()] == ["OFF"]
 
 
 class _Reader:

@@ -24,7 +24,7 @@ from vmerge.core.events import SourceItem
 from vmerge.core.position import GtidSet
 from vmerge.errors import CorruptEvent, PositionPurged, SourceLost, SourceRejected, VmergeError
 from vmerge.mysql import sql
-from vmerge.mysql.connect import Endpoint, break_off, connect, short_connection
+from vmerge.mysql.connect import Endpoint, break_off, connect, drop, short_connection
 from vmerge.mysql.faults import source_fault
 
 HEARTBEAT_SECONDS = 1.0
@@ -182,7 +182,7 @@ class DumpSource:
         """Close the connection, if there is one."""
         connection, self._connection, self._socket = self._connection, None, None
         if connection is not None:
-            connection._force_close()  # type: ignore[attr-defined]  # no round trip that could hang
+            drop(connection)
 
 
 def source_positions(endpoint: Endpoint) -> tuple[GtidSet, GtidSet]:

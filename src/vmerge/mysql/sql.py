@@ -116,7 +116,7 @@ AUTOMATIC_GTID = "SET gtid_next = 'AUTOMATIC'"
 # Schemas (mysql/schemas.py). Statistics of tables are left out: they alone make these views slow and stale.
 
 SHOW_GENERATED_KEYS = "SET SESSION show_gipk_in_create_table_and_information_schema = ON"
-"""Let the schema views show invisible primary keys that the server made by itself (8.0.30 and later)."""
+"""Let the schema views and SHOW CREATE TABLE show primary keys that the server made by itself (8.0.30 and later)."""
 
 READ_COLLATIONS = "SELECT collation_name, id FROM information_schema.collations"
 """The number of each collation, as table maps carry it."""
@@ -170,7 +170,7 @@ def encode_labels(charsets: Iterable[str]) -> str:
 # Preflight (mysql/preflight*.py). Nothing here changes anything.
 
 READ_VARIABLES = "SHOW VARIABLES WHERE variable_name IN %s"
-"""Those of the variables that this server has."""
+"""Those of the variables that this server has; values are cut at 1,024 characters."""
 
 PROBE_TABLE = "vmerge_probe"
 """A table that nobody has. A server that lacks a privilege says so before it says that there is no such table, so

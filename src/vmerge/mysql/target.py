@@ -21,10 +21,11 @@ from vmerge.core.statement import TargetName
 from vmerge.errors import KeyConflict, RowMissing, TargetError, TargetLost
 from vmerge.mysql import sql
 from vmerge.mysql.checkpoints import ControlTables
-from vmerge.mysql.connect import Endpoint, break_off, connect, short_connection
+from vmerge.mysql.connect import Endpoint, break_off, connect, drop, short_connection
 from vmerge.mysql.definitions import Definitions
 from vmerge.mysql.events_applier import EventsApplier
 from vmerge.mysql.faults import commit_fault, target_fault
+from vmerge.mysql.schemas import show_generated_keys
 
 READ_TIMEOUT_SECONDS = 60
 """Longer than any statement waits for locks; a target that hangs for longer is taken for lost."""
@@ -89,11 +90,6 @@ class MySqlTarget:
         """The epoch of the last take-over; 0 before the first."""
         return self._epoch
 
-    @property
-    def epoch(self) -> int:
-        """The epoch of the last take-over; 0 before the first."""
-        return self._epoch
-
     def open(self) -> GtidSet:
         """Connect and take the stream over; return its position.
 
@@ -105,6 +101,7 @@ class MySqlTarget:
             self._connection = connect(self._endpoint, read_timeout_seconds=READ_TIMEOUT_SECONDS, session=SESSION)
             if self._is_interrupted:  # while it was still connecting
                 raise TargetLost(f"{self._endpoint} was interrupted")
+            show_generated_keys(self._connection)  # as the session did that read the definitions
             position, self._epoch = self._tables.take_over(self._connection, self._stream)
             self._applier = EventsApplier(self._connection, self._plan.target_name, self._definitions, self._server_id)
         except (MySQLError, OSError) as error:
@@ -199,7 +196,7 @@ class MySqlTarget:
         connection, self._connection, self._applier = self._connection, None, None
         self._is_open = False
         if connection is not None:
-            connection._force_close()  # type: ignore[attr-defined]  # no round trip that could hang
+            drop(connection)
 
     def _opened(self) -> tuple[Connection[Any], EventsApplier]:
         if self._connection is None or self._applier is None:

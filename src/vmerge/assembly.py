@@ -14,17 +14,19 @@ from vmerge.board import Board
 from vmerge.config import Workflow
 from vmerge.core.binlog import Surroundings
 from vmerge.core.conflict import Limits
+from vmerge.core.findings import Findings
 from vmerge.core.plan import Plan
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.rules import StartAt
 from vmerge.core.states import StreamState
+from vmerge.core.table_checks import StreamTables, check_pairs
 from vmerge.errors import TargetAltered
 from vmerge.mysql.checkpoints import ControlTables, StoredStream
 from vmerge.mysql.connect import short_connection
 from vmerge.mysql.definitions import Definitions, read_definitions
 from vmerge.mysql.faults import source_fault, target_fault
 from vmerge.mysql.preflight import StreamFacts, WorkflowFacts, examine, require
-from vmerge.mysql.schemas import read_schemas
+from vmerge.mysql.schemas import read_logs_cascades, read_schemas
 from vmerge.mysql.source import DumpSource, decompress, source_positions
 from vmerge.mysql.spool import SpooledRows
 from vmerge.mysql.states import MySqlStates
@@ -48,6 +50,15 @@ def workflow_facts(workflow: Workflow) -> WorkflowFacts:
         for name, stream in workflow.streams.items()
     )
     return WorkflowFacts(workflow.workflow, workflow.target_endpoint, workflow.target.control_database, streams)
+
+
+def replica_identity(workflow: Workflow, stream: str) -> UUID:
+    """Return as which replica a stream reads its source; a source ends an older dump of the same replica.
+
+    It is the same for every daemon of the workflow, and another for a workflow of that name that is merged elsewhere.
+    """
+    place = workflow.target.address, workflow.target.control_database
+    return uuid5(_NAMESPACE, repr((*place, workflow.workflow, stream)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +133,7 @@ class WorkflowAssembly:
         """See ``vmerge.hosting.Assembly``."""
         workflow = self._workflow
         plan, definitions = self._plan(stream)
-        identity = uuid5(_NAMESPACE, f"{workflow.workflow}/{stream}")
+        identity = replica_identity(workflow, stream)
         server_id = identity.int & 0x7FFFFFFF | 0x40000000  # in a range that people do not use by hand
         surroundings = Surroundings(
             wants=plan.wants,
@@ -155,14 +166,20 @@ class WorkflowAssembly:
         return StreamParts(player, source, target)
 
     def _plan(self, stream: str) -> tuple[Plan, Definitions]:
-        """Return what to do with the stream's tables, and the definitions of the target's that this rests on."""
+        """Return what to do with the stream's tables, and the definitions of the target's that this rests on.
+
+        Raises:
+            PreflightError: tables, perhaps made since the stream was entered, cannot be merged exactly.
+        """
         databases = self._workflow.streams[stream].databases
         rules = self._workflow.rules(stream)
         with short_connection(self._workflow.source_endpoint(stream), "reading schemas", source_fault) as connection:
             sources = read_schemas(connection, databases.keys())
+            logs_cascades = read_logs_cascades(connection)
         with short_connection(self._workflow.target_endpoint, "reading schemas", target_fault) as connection:
             targets = read_schemas(connection, databases.values())
             definitions = read_definitions(connection, [name for name in targets if rules.may_fill(name)])
             if read_schemas(connection, databases.values()) != targets:
                 raise TargetAltered("tables on the target were altered while they were read")
+        require(Findings.of(check_pairs(StreamTables(stream, rules, sources, logs_cascades), targets)))
         return Plan(rules, sources.values(), targets.values()), definitions

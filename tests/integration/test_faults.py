@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pymysql
 import pytest
@@ -12,6 +13,7 @@ from tests.integration.applying import Carrier, rows_of
 from tests.integration.reading import endpoint
 
 from vmerge.errors import (
+    CommitUnknown,
     KeyConflict,
     LockConflict,
     RowMissing,
@@ -22,8 +24,8 @@ from vmerge.errors import (
 )
 from vmerge.lab.servers import Server
 from vmerge.mysql import faults
-from vmerge.mysql.connect import Tls, TlsMode, connect
-from vmerge.mysql.faults import source_fault, target_fault
+from vmerge.mysql.connect import Tls, TlsMode, connect, drop
+from vmerge.mysql.faults import commit_fault, source_fault, target_fault
 
 pytestmark = pytest.mark.server
 
@@ -238,6 +240,48 @@ def test_a_target_that_became_read_only(start_server: Callable[..., Server]) -> 
     assert isinstance(target_fault(caught.value, "applying"), TargetLost)
 
 
+@pytest.mark.parametrize("resource", ["MAX_USER_CONNECTIONS", "MAX_CONNECTIONS_PER_HOUR"])
+def test_an_account_at_its_limit(target: Server, database: str, resource: str) -> None:
+    """1226: connections that an account may not have for now are waited for, on either side."""
+    target.query(f"CREATE USER {database} IDENTIFIED BY '{SECRET}' WITH {resource} 1")
+    limited = replace(endpoint(target), user=database, password=SECRET)
+    try:
+        first = connect(limited, read_timeout_seconds=5, session={})
+        with pytest.raises(MySQLError) as caught:
+            connect(limited, read_timeout_seconds=5, session={})
+        drop(first)
+    finally:
+        target.query(f"DROP USER {database}")
+    assert faults.errno_of(caught.value) == 1226
+    assert isinstance(target_fault(caught.value, "opening"), TargetLost)
+    assert isinstance(source_fault(caught.value, "opening"), SourceLost)
+
+
+def test_a_server_at_its_limit_for_each_account(start_server: Callable[..., Server]) -> None:
+    """1203: the server's own limit of connections of one account is waited for likewise."""
+    server = start_server(options={"max_user_connections": 1})
+    server.query(f"CREATE USER limited IDENTIFIED BY '{SECRET}'")
+    limited = replace(endpoint(server), user="limited", password=SECRET)
+    first = connect(limited, read_timeout_seconds=5, session={})
+    with pytest.raises(MySQLError) as caught:
+        connect(limited, read_timeout_seconds=5, session={})
+    drop(first)
+    assert faults.errno_of(caught.value) == 1203
+    assert isinstance(target_fault(caught.value, "opening"), TargetLost)
+
+
+@pytest.mark.parametrize("errno", [0, 1062, 1180, 1197, 1290, 1317, 2013, 3100, 9999])
+def test_errors_in_commit_leave_its_outcome_open(errno: int) -> None:
+    """In COMMIT an error says that it failed, not that nothing was stored: only the checkpoint tells."""
+    assert isinstance(commit_fault(pymysql.err.OperationalError(errno, "text"), "committing"), CommitUnknown)
+
+
+@pytest.mark.parametrize("errno", [1205, 1213, 3101])
+def test_errors_in_commit_that_tell_its_outcome(errno: int) -> None:
+    """These come of a transaction that was rolled back, so the same work is replayed at once."""
+    assert isinstance(commit_fault(pymysql.err.OperationalError(errno, "text"), "committing"), LockConflict)
+
+
 def test_no_number_has_two_meanings() -> None:
     """The classes do not overlap, and a number that is not listed is fatal on both sides."""
     classes = [
@@ -246,7 +290,6 @@ def test_no_number_has_two_meanings() -> None:
         faults.KEY_CONFLICTS,
         faults.ROW_MISSING,
         faults.PURGED,
-        faults.COMMIT_FAILED,
     ]
     assert len(frozenset().union(*classes)) == sum(len(each) for each in classes)
     unknown = pymysql.err.OperationalError(9999, f"what is '{SECRET}'?")

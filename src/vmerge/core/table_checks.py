@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmerge.core.findings import Finding, error, warning
 from vmerge.core.rules import StreamRules, TableName
@@ -44,6 +44,20 @@ class StreamTables:
             target = self.rules.target_name(*name)
             if target is not None:
                 yield schema, target
+
+
+def check_pairs(stream: StreamTables, targets: Mapping[TableName, TableSchema]) -> Iterator[Finding]:
+    """Yield what would make rows inexact in the tables that both sides have now: asked at each start of a stream.
+
+    Columns are proven, and missing tables told, when rows come.
+    """
+    tables = {name: schema for name, schema in stream.tables.items() if stream.rules.target_name(*name) in targets}
+    for finding in check_tables([replace(stream, tables=tables)], targets, judge_patterns=False):
+        if finding.id in _ASKED_AT_EACH_START:
+            yield finding
+
+
+_ASKED_AT_EACH_START = frozenset({"engine", "primary-key", "cascade-on-target", "cascade-not-logged"})
 
 
 def check_tables(

@@ -43,6 +43,8 @@ CONNECTION_LOST = frozenset(
         1159,  # network: reading timed out
         1160,  # network: writing
         1161,  # network: writing timed out
+        1203,  # the account has too many connections (max_user_connections), for now
+        1226,  # the account has used up a resource for now, its connections of this hour for one
         1290,  # read only: a fail-over under way
         1836,  # read only mode
         2003,  # cannot connect
@@ -81,8 +83,8 @@ ROW_MISSING = frozenset({1032})
 
 PURGED = frozenset({1789})  # the source has purged GTIDs that we need
 
-COMMIT_FAILED = frozenset({1180})
-"""Error during commit: what the storage engine did is not known."""
+COMMIT_ROLLED_BACK = frozenset({1205, 1213, 3101})
+"""The only errors of COMMIT itself that tell the outcome: nothing is on the server."""
 
 
 _DUPLICATES = frozenset({1062, 1586})
@@ -93,7 +95,6 @@ _NAMES_ONLY = frozenset(
         *LOCK_CONFLICTS,
         *ROW_MISSING,
         *PURGED,
-        *COMMIT_FAILED,
         *(KEY_CONFLICTS - _DUPLICATES),
         1044,  # no access to the database
         1045,  # access denied
@@ -102,6 +103,7 @@ _NAMES_ONLY = frozenset(
         1142,  # no privilege for the table
         1146,  # no such table
         1153,  # packet too large
+        1180,  # error in COMMIT
         1227,  # no privilege
         1236,  # the dump failed
         1610,  # the event cannot be read
@@ -177,11 +179,10 @@ def target_fault(error: Exception, place: str) -> TargetError:
 
 
 def commit_fault(error: Exception, place: str) -> TargetError:
-    """Class an error in COMMIT: with the connection gone, only the checkpoint knows what happened."""
-    errno = errno_of(error)
-    if errno in CONNECTION_LOST or errno in COMMIT_FAILED:
-        return CommitUnknown(f"{place}: {describe(error)}")
-    return target_fault(error, place)
+    """Class an error in COMMIT: but for a few, only the checkpoint knows what happened."""
+    if errno_of(error) in COMMIT_ROLLED_BACK:
+        return target_fault(error, place)
+    return CommitUnknown(f"{place}: {describe(error)}")
 
 
 def _is_untrusted(error: Exception) -> bool:

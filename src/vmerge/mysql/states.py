@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pymysql.err import IntegrityError
+
 from vmerge.core.position import GtidSet
 from vmerge.core.states import StreamState
 from vmerge.mysql.checkpoints import ControlTables, StoredStream
 from vmerge.mysql.connect import Endpoint, short_connection
-from vmerge.mysql.faults import target_fault
+from vmerge.mysql.faults import errno_of, target_fault
+
+ER_DUP_ENTRY = 1062
 
 
 class MySqlStates:
@@ -31,10 +35,18 @@ class MySqlStates:
             return self._tables.read_streams(connection).get(stream)
 
     def enter(self, stream: str, find_start: Callable[[], GtidSet]) -> None:
-        """Enter a new stream with its start position, creating the control tables where they are missing."""
+        """Enter a new stream with its start position, creating the control tables where they are missing.
+
+        A stream that another process has entered meanwhile stays as it is.
+        """
         with short_connection(self._target, "entering a stream", target_fault) as connection:
             self._tables.create(connection)
-            self._tables.register(connection, stream, find_start())
+            try:
+                self._tables.register(connection, stream, find_start())
+            except IntegrityError as error:
+                if errno_of(error) != ER_DUP_ENTRY:
+                    raise
+                return
             self._tables.append_log(connection, stream, "entered", "")
 
     def write(self, stream: str, state: StreamState, message: str, *, epoch: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from vmerge.core.findings import Finding, Findings, Severity
 from vmerge.core.rules import StreamRules
 from vmerge.core.schema import Column, ForeignKey, KeyPart, TableSchema, UniqueKey
-from vmerge.core.table_checks import StreamTables, check_tables
+from vmerge.core.table_checks import StreamTables, check_pairs, check_tables
 
 RULES = StreamRules.build({"shop_0": "shop"})
 ID = Column("id", 1, "int", nullable=False)
@@ -94,6 +94,20 @@ def test_a_table_of_the_target_is_judged_once() -> None:
     target = table("customer", "shop", engine="MyISAM", primary_key=None, has_triggers=True)
     ids = found(streams, target)
     assert [id for id, where in ids if where == "target"] == ["engine", "primary-key", "triggers"]
+
+
+def test_what_is_asked_at_each_start() -> None:
+    """Engines, primary keys and cascades of the pairs that are there now; not columns, nor tables that have no pair."""
+    unfit = table("customer", engine="MyISAM", primary_key=None, foreign_keys=(foreign_key("shop_0"),))
+    source = stream(unfit, replace(unfit, table="alone"), table("wider"))
+    targets = [table("customer", "shop", primary_key=None), table("wider", "shop", columns=(ID,))]
+    findings = check_pairs(source, {("shop", target.table): target for target in targets})
+    assert [(finding.id, finding.where) for finding in findings] == [
+        ("engine", "stream -80, shop_0.customer"),
+        ("primary-key", "stream -80, shop_0.customer"),
+        ("cascade-not-logged", "stream -80, shop_0.customer"),
+        ("primary-key", "target"),
+    ]
 
 
 def test_findings_as_data() -> None:

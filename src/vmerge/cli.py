@@ -21,7 +21,7 @@ from vmerge.assembly import workflow_facts
 from vmerge.config import load_folder, load_workflow
 from vmerge.control import ControlClient, control_socket
 from vmerge.daemon import LOG_NAME, Daemon, is_locked, locked_folder, make_supervisor, open_private, stop_signals
-from vmerge.errors import ConfigError, DaemonError, StopTimeout, VmergeError
+from vmerge.errors import ConfigError, DaemonError, PreflightError, StopTimeout, VmergeError
 from vmerge.mysql.preflight import examine, require
 from vmerge.status import Snapshot, status_line, status_table, workflow_snapshot
 from vmerge.stopping import StopToken, SystemClock
@@ -102,14 +102,16 @@ def check(file: Path, as_json: bool) -> None:
     """Load, validate and preflight a workflow FILE. Changes nothing."""
     workflow = load_workflow(file)
     findings = examine(workflow_facts(workflow))
+    count = len(findings.errors)
     if as_json:
         click.echo(json.dumps(findings.as_data(), indent=2))
     else:
         for finding in findings.findings:
             click.echo(finding.text_for_operator())
-    require(findings)
-    if not as_json:
-        click.echo(f"Workflow {workflow.workflow} can run.")
+        verdict = f"{count} error{'s' if count > 1 else ''}: workflow {workflow.workflow} cannot run."
+        click.echo(verdict if count else f"Workflow {workflow.workflow} can run.")
+    if count:
+        sys.exit(PreflightError.exit_code)
 
 
 @main.command()

@@ -188,6 +188,21 @@ def test_check_reports_unreachable_servers_as_json(tmp_path: Path) -> None:
     assert "secret" not in result.output
 
 
+def test_check_tells_each_finding_once(tmp_path: Path) -> None:
+    """``check`` prints each finding once, then how many keep the workflow from running, and exits with 3."""
+    path = tmp_path / "w.yaml"
+    path.write_text(workflow())
+    result = invoke("check", path)
+    assert result.exit_code == 3
+    lines = result.output.splitlines()
+    assert [line.partition(": cannot connect")[0] for line in lines[::2]] == [
+        "error: target",
+        "error: stream a",
+        "2 errors: workflow w cannot run.",
+    ]
+    assert len(lines) == 5
+
+
 def short_folder(tmp_path: Path) -> Path:
     """Return a folder whose path a socket fits into."""
     folder = tmp_path / "s"

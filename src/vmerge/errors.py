@@ -20,7 +20,7 @@ classed once, in ``mysql/faults.py``) or message texts. Used by every zone.
     │   └── SourceRejected          the source refused, for a reason that waiting does not change
     ├── TargetError              8
     │   ├── TargetLost              transient: connection gone, outside of COMMIT
-    │   ├── CommitUnknown           transient: connection gone in COMMIT; only the checkpoint knows the outcome
+    │   ├── CommitUnknown           transient: COMMIT failed; only the checkpoint knows the outcome
     │   ├── LockConflict            transient: lock wait or deadlock; replay the same transactions
     │   ├── KeyConflict             conflict: a duplicate key that a sibling may release
     │   │   └── ForeignKeyConflict  conflict: a parent that a sibling may bring, or children it may delete
@@ -169,7 +169,7 @@ class TargetLost(TargetError):
 
 
 class CommitUnknown(TargetError):
-    """The connection was lost in COMMIT: the batch is on the target whole or not at all; the checkpoint tells."""
+    """COMMIT failed: the batch is on the target whole or not at all; the checkpoint tells."""
 
     verdict = Verdict.TRANSIENT
     default_hint = "The stream reads its checkpoint back and goes on by itself."
@@ -246,4 +246,4 @@ class SpoolFailed(VmergeError):
     """The temporary file that holds a large transaction cannot be written or read; nothing of it was applied."""
 
     exit_code = 10
-    default_hint = "Make room in that folder, or set TMPDIR to a folder with more, then start the stream again."
+    default_hint = "Make room in the folder that the message names, then start the stream again."

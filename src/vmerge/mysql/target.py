@@ -146,7 +146,7 @@ class MySqlTarget:
             raise target_fault(error, f"applying on {self._endpoint}") from error
 
     def commit(self, position: GtidSet, applied_at_microseconds: int) -> None:
-        """Write the checkpoint and commit. Raises ``CommitUnknown`` if the connection is lost in COMMIT itself."""
+        """Write the checkpoint and commit. Raises ``CommitUnknown`` if COMMIT itself fails with an open outcome."""
         connection, _ = self._opened()
         self._is_open = True
         try:

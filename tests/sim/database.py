@@ -142,6 +142,10 @@ class SimDatabase:
                 if name == parent:
                     yield table.name, column
 
+    def is_related(self, table_name: str) -> bool:
+        """Tell whether a table is child or parent of a foreign key."""
+        return bool(self._tables[table_name].parents) or any(True for _ in self._children_of(table_name))
+
     def _find(self, stream: str, key: RowKey) -> Row | None:
         overlay = self.open[stream]
         return overlay[key] if key in overlay else self.rows.get(key)

@@ -13,7 +13,7 @@ from tests.sim.database import SimDatabase
 from tests.sim.rows import decode
 
 from vmerge.core.event_types import NO_FOREIGN_KEY_CHECKS_FLAG as NO_CHECKS
-from vmerge.core.events import Heartbeat, RowsEvent, SourceItem, Transaction
+from vmerge.core.events import Heartbeat, RowsEvent, SourceItem, TableMap, Transaction
 from vmerge.core.fold import fold
 from vmerge.core.position import GtidSet
 from vmerge.errors import CommitUnknown, SourceLost, TargetLost, VmergeError
@@ -104,7 +104,12 @@ class SimTarget:
 
     def apply_net_effect(self, run: Sequence[Transaction]) -> None:
         """See ``Target``; the effect is made by the product's own code."""
-        self._apply(fold((event for transaction in run for event in transaction.rows), lambda table: (0,)))
+        self._apply(
+            fold((event for transaction in run for event in transaction.rows), lambda _: (0,), self._has_foreign_keys)
+        )
+
+    def _has_foreign_keys(self, table: TableMap) -> bool:
+        return self._database.is_related(table.table)
 
     def _apply(self, rows: Iterable[RowsEvent]) -> None:
         self._require_connection()

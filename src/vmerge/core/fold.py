@@ -1,7 +1,7 @@
 """The net effect of a run of transactions of one stream.
 
-Knows: which rows a run changes, from what to what. Never knows: servers, conflicts, or what a value means. Used for a
-jump. Follows each row from before-image to after-image:
+Knows: which rows a run changes, from what to what. Never knows: servers, conflicts, or what a value means. Used by
+``mysql/target.py`` for a jump. Follows each row from before-image to after-image:
 
     insert + update = insert of the last       insert + delete = nothing
     update + update = first before, last after update + delete = delete of the first before
@@ -9,14 +9,17 @@ jump. Follows each row from before-image to after-image:
 
 A row that this run inserts and deletes leaves no trace, least of all a DELETE: by then the row with that key may be a
 sibling's. The effect is all deletes of first before-images, then all inserts of last after-images, an update being
-both: so unique values may be permuted among the rows in any way. Foreign keys are not checked for it.
+both: so unique values may be permuted among the rows in any way.
+
+A table with foreign keys keeps its updates as updates, between the deletes and the inserts, and its keys are checked as
+the source's events say. So a jump never brings a row that the target would refuse; at worst it fails, and the stream
+waits on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from vmerge.core.event_types import NO_FOREIGN_KEY_CHECKS_FLAG
 from vmerge.core.events import RowsEvent, RowsKind, RowsShape, TableMap
 from vmerge.core.rowimage import ImageCutter, Key
 from vmerge.errors import CorruptEvent, UnsupportedEvent
@@ -39,18 +42,21 @@ class _Change:
 class _TableFold:
     """The changes of one table, in the order in which their keys were first met."""
 
-    def __init__(self, table: TableMap, key_columns: tuple[int, ...]) -> None:
+    def __init__(self, table: TableMap, key_columns: tuple[int, ...], *, keeps_updates: bool) -> None:
         if not key_columns:
             raise UnsupportedEvent(f"rows of {table.name} cannot be followed: it has no primary key")
         self.table = table
         self.cutter = ImageCutter(table, key_columns)
         self.changes: dict[Key, _Change] = {}
-        self.flags = 0
+        self._keeps_updates = keeps_updates
+        self._flags: int | None = None
 
     def add(self, rows: RowsEvent) -> None:
         """Follow the rows of one event."""
         images = self.cutter.cut(rows.images)
-        self.flags |= rows.shape.flags
+        if self._flags not in (None, rows.shape.flags):
+            raise UnsupportedEvent(f"rows of {self.table.name} cannot be followed: their flags differ")
+        self._flags = rows.shape.flags
         match rows.shape.kind:
             case RowsKind.WRITE:
                 for key, image in images:
@@ -81,23 +87,36 @@ class _TableFold:
         """A row came or went in a way that is not in the binlog, as by a cascade that its source does not write."""
         return UnsupportedEvent(f"rows of {self.table.name} cannot be followed: one appears or vanishes twice")
 
-    def deletes(self) -> list[bytes]:
-        """Return the first before-images of the rows that are gone or changed."""
-        return [one.before for one in self.changes.values() if one.before is not None and one.before != one.after]
+    def deletes(self) -> Iterator[RowsEvent]:
+        """Yield the first before-images of the rows that go, or change unless updates are kept."""
+        images = [one.before for one in self._changed() if one.before and not (one.after and self._keeps_updates)]
+        return self._events(RowsKind.DELETE, images)
 
-    def inserts(self) -> list[bytes]:
-        """Return the last after-images of the rows that are new or changed."""
-        return [one.after for one in self.changes.values() if one.after is not None and one.before != one.after]
+    def updates(self) -> Iterator[RowsEvent]:
+        """Yield first before- and last after-images of the rows that change, if updates are kept."""
+        both = [one.before + one.after for one in self._changed() if one.before and one.after]
+        return self._events(RowsKind.UPDATE, both if self._keeps_updates else [])
 
-    def events(self, kind: RowsKind, images: list[bytes]) -> Iterator[RowsEvent]:
-        """Yield the images as rows events of one shape."""
-        shape = RowsShape(self.table, kind, self.flags | NO_FOREIGN_KEY_CHECKS_FLAG, _all_columns(self.table))
-        for image in images:
-            yield RowsEvent(shape, image)
+    def inserts(self) -> Iterator[RowsEvent]:
+        """Yield the last after-images of the rows that come, or change unless updates are kept."""
+        images = [one.after for one in self._changed() if one.after and not (one.before and self._keeps_updates)]
+        return self._events(RowsKind.WRITE, images)
+
+    def _changed(self) -> Iterator[_Change]:
+        return (one for one in self.changes.values() if one.before != one.after)
+
+    def _events(self, kind: RowsKind, images: list[bytes]) -> Iterator[RowsEvent]:
+        columns = _count_of_columns(self.table) + _all_columns(self.table) * (2 if kind is RowsKind.UPDATE else 1)
+        shape = RowsShape(self.table, kind, self._flags or 0, columns)
+        return (RowsEvent(shape, image) for image in images)
 
 
-def fold(rows: Iterable[RowsEvent], key_columns: KeyColumns) -> list[RowsEvent]:
-    """Return the net effect of rows in their source's order: deletes, then inserts.
+def fold(
+    rows: Iterable[RowsEvent], key_columns: KeyColumns, has_foreign_keys: Callable[[TableMap], bool]
+) -> list[RowsEvent]:
+    """Return the net effect of rows in their source's order: deletes, updates, inserts.
+
+    Deletes come in the reverse order of the tables, as a run names parents first, as a rule, and children last.
 
     Raises:
         UnsupportedEvent: a row cannot be followed (no primary key, partial images, a table in two shapes, changes
@@ -109,15 +128,18 @@ def fold(rows: Iterable[RowsEvent], key_columns: KeyColumns) -> list[RowsEvent]:
         table = event.shape.table
         folded = tables.get(table.name)
         if folded is None:
-            folded = tables[table.name] = _TableFold(table, key_columns(table))
-        elif folded.table is not table:
+            keeps_updates = has_foreign_keys(table)
+            folded = tables[table.name] = _TableFold(table, key_columns(table), keeps_updates=keeps_updates)
+        elif folded.table.tail != table.tail:  # flags may differ: a source marks what a row needs a parent for
             raise UnsupportedEvent(f"rows of {table.name} cannot be followed: its definition changed among them")
         folded.add(event)
     effect: list[RowsEvent] = []
+    for folded in reversed(tables.values()):
+        effect.extend(folded.deletes())
     for folded in tables.values():
-        effect.extend(folded.events(RowsKind.DELETE, folded.deletes()))
+        effect.extend(folded.updates())
     for folded in tables.values():
-        effect.extend(folded.events(RowsKind.WRITE, folded.inserts()))
+        effect.extend(folded.inserts())
     return effect
 
 
@@ -130,8 +152,12 @@ def _pairs(images: Iterator[tuple[Key, bytes]]) -> Iterator[tuple[tuple[Key, byt
         yield before, after
 
 
-def _all_columns(table: TableMap) -> bytes:
-    """Return the column count and a bitmap with all columns present, as they stand in a rows event."""
+def _count_of_columns(table: TableMap) -> bytes:
+    """Return the column count as it stands in a rows event."""
     count = table.column_count
-    head = bytes((count,)) if count < 251 else b"\xfc" + count.to_bytes(2, "little")
-    return head + ((1 << count) - 1).to_bytes((count + 7) // 8, "little")
+    return bytes((count,)) if count < 251 else b"\xfc" + count.to_bytes(2, "little")
+
+
+def _all_columns(table: TableMap) -> bytes:
+    """Return the bitmap with all columns present."""
+    return ((1 << table.column_count) - 1).to_bytes((table.column_count + 7) // 8, "little")

@@ -135,7 +135,7 @@ class MySqlTarget:
         Raises:
             UnsupportedEvent: that cannot be told from the images.
         """
-        self._apply(run, fold(_rows_of(run), self._plan.key_columns))
+        self._apply(run, fold(_rows_of(run), self._plan.key_columns, self._plan.has_foreign_keys))
 
     def _apply(self, batch: Sequence[Transaction], rows: Iterable[RowsEvent]) -> None:
         _, applier = self._opened()

@@ -14,8 +14,8 @@ Rows = dict[int, int]
 Step = tuple[RowsKind, list[tuple[int, int]]]
 
 
-def make_table(name: str = "t") -> TableMap:
-    return TableMap("d", name, 0, b"\x03\x03", b"", b"\x00", b"", (), None)
+def make_table(name: str = "t", tail: bytes = b"", flags: int = 0) -> TableMap:
+    return TableMap("d", name, flags, b"\x03\x03", b"", b"\x00", tail, (), None)
 
 
 TABLE = make_table()
@@ -52,6 +52,11 @@ def run(rows: Rows, events: list[RowsEvent]) -> Rows:
     return result
 
 
+def alone(_: TableMap) -> bool:
+    """No table has foreign keys."""
+    return False
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[Rows, list[RowsEvent]]:
     start: Rows = draw(st.dictionaries(st.integers(0, 5), st.integers(0, 9), max_size=4))
@@ -80,7 +85,7 @@ def histories(draw: st.DrawFn) -> tuple[Rows, list[RowsEvent]]:
 def test_the_net_effect_equals_the_run(history: tuple[Rows, list[RowsEvent]]) -> None:
     """Applying the fold of a run gives the same rows as applying the run."""
     start, events = history
-    assert run(start, fold(events, lambda _: (0,))) == run(start, events)
+    assert run(start, fold(events, lambda _: (0,), alone)) == run(start, events)
 
 
 @given(histories())
@@ -88,7 +93,7 @@ def test_no_row_is_touched_that_the_run_leaves_as_it_was(history: tuple[Rows, li
     """The fold changes exactly the rows that differ: one image a side for each."""
     start, events = history
     end = run(start, events)
-    effect = fold(events, lambda _: (0,))
+    effect = fold(events, lambda _: (0,), alone)
     gone = sum(1 for key, value in start.items() if end.get(key) != value)
     new = sum(1 for key, value in end.items() if start.get(key) != value)
     assert [one.shape.kind for one in effect] == [RowsKind.DELETE] * gone + [RowsKind.WRITE] * new
@@ -97,7 +102,7 @@ def test_no_row_is_touched_that_the_run_leaves_as_it_was(history: tuple[Rows, li
 def test_a_row_that_comes_and_goes_leaves_no_trace() -> None:
     """Insert and delete of one row fold to nothing: a DELETE could hit the row of a sibling by then."""
     events = [event(RowsKind.WRITE, [(7, 1)]), event(RowsKind.DELETE, [(7, 1)])]
-    assert fold(events, lambda _: (0,)) == []
+    assert fold(events, lambda _: (0,), alone) == []
 
 
 def test_swapped_values_fold_to_deletes_before_inserts() -> None:
@@ -108,7 +113,7 @@ def test_swapped_values_fold_to_deletes_before_inserts() -> None:
         event(RowsKind.WRITE, [(1, 1)], other),
         event(RowsKind.DELETE, [(3, 3)], other),
     ]
-    kinds = [one.shape.kind for one in fold(events, lambda _: (0,))]
+    kinds = [one.shape.kind for one in fold(events, lambda _: (0,), alone)]
     assert kinds == [RowsKind.DELETE] * 3 + [RowsKind.WRITE] * 3
 
 
@@ -119,14 +124,44 @@ def test_what_cannot_be_followed_is_refused() -> None:
     for events, keys in (
         ([write], ()),
         ([partial], (0,)),
-        ([write, event(RowsKind.WRITE, [(2, 2)], make_table())], (0,)),
+        ([write, event(RowsKind.WRITE, [(2, 2)], make_table(tail=b"other"))], (0,)),
     ):
         with pytest.raises(UnsupportedEvent):
-            fold(events, lambda _, keys=keys: keys)  # type: ignore[misc]
+            fold(events, lambda _, keys=keys: keys, alone)  # type: ignore[misc]
 
 
 def test_a_contradiction_is_refused() -> None:
     """A row that appears or vanishes twice was changed by something that is not in the binlog: no effect is claimed."""
     for kind in (RowsKind.WRITE, RowsKind.DELETE):
         with pytest.raises(UnsupportedEvent):
-            fold([event(kind, [(1, 1), (1, 1)])], lambda _: (0,))
+            fold([event(kind, [(1, 1), (1, 1)])], lambda _: (0,), alone)
+
+
+@given(histories())
+def test_tables_with_foreign_keys_keep_their_updates(history: tuple[Rows, list[RowsEvent]]) -> None:
+    """A row that stays is updated and never deleted for a moment, as its children would forbid that."""
+    start, events = history
+    end = run(start, events)
+    effect = fold(events, lambda _: (0,), lambda _: True)
+    assert run(start, effect) == end
+    gone = sum(1 for key in start if key not in end)
+    changed = sum(1 for key in start if key in end and start[key] != end[key])
+    new = sum(1 for key in end if key not in start)
+    kinds = [RowsKind.DELETE] * gone + [RowsKind.UPDATE] * changed + [RowsKind.WRITE] * new
+    assert [one.shape.kind for one in effect] == kinds
+
+
+def test_foreign_keys_are_checked_as_the_source_says() -> None:
+    """The net effect has the flags of its rows; rows with other flags are not mixed with them."""
+    unchecked = RowsEvent(RowsShape(TABLE, RowsKind.WRITE, 2, b""), image(1, 1))
+    checked = event(RowsKind.WRITE, [(2, 2)])
+    assert [one.shape.flags for one in fold([unchecked], lambda _: (0,), alone)] == [2]
+    assert [one.shape.flags for one in fold([checked], lambda _: (0,), alone)] == [0]
+    with pytest.raises(UnsupportedEvent):
+        fold([checked, unchecked], lambda _: (0,), alone)
+
+
+def test_a_table_may_come_with_other_flags() -> None:
+    """A source marks table maps of rows that refer to parents; that is no other definition."""
+    events = [event(RowsKind.WRITE, [(1, 1)], make_table(flags=3)), event(RowsKind.DELETE, [(1, 1)])]
+    assert fold(events, lambda _: (0,), alone) == []

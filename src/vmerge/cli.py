@@ -5,6 +5,7 @@ Knows: commands, options and how things are printed. Never knows: how they are d
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -25,6 +26,8 @@ from vmerge.errors import ConfigError, DaemonError, PreflightError, StopTimeout,
 from vmerge.mysql.preflight import examine, require
 from vmerge.status import Snapshot, status_line, status_table, workflow_snapshot
 from vmerge.stopping import StopToken, SystemClock
+
+logger = logging.getLogger(__name__)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -61,6 +64,21 @@ class _Group(click.Group):
             return super().invoke(context)
         except VmergeError as error:
             _die(error)
+
+    def main(self, *words: Any, **options: Any) -> Any:
+        """Parse and run a command line."""
+        try:
+            return super().main(*words, **options)
+        except OSError as error:
+            _die_of_output(error)
+
+
+def _die_of_output(error: OSError) -> NoReturn:
+    """End because what is printed, or a file, cannot be written; whoever has closed a pipe wants no word about it."""
+    if not isinstance(error, BrokenPipeError):
+        with contextlib.suppress(OSError):
+            click.echo(f"Error: {error.filename or 'the output'} cannot be written: {error.strerror}", err=True)
+    os._exit(1)
 
 
 def _die(error: VmergeError) -> NoReturn:
@@ -139,7 +157,16 @@ def run(file: Path) -> None:
 
 
 def _show_line(snapshot: Snapshot) -> None:
-    line = status_line(snapshot)
+    """Show how it goes. A full disk behind the output is no reason to end a merge; a reader that has left is."""
+    try:
+        _print_line(status_line(snapshot))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        logger.warning("the status line cannot be written: %s", error.strerror)
+
+
+def _print_line(line: str) -> None:
     if sys.stdout.isatty():
         width = max(20, os.get_terminal_size().columns - 1)
         click.echo("\r" + line[:width].ljust(width), nl=False)

@@ -62,9 +62,15 @@ def locked_folder(folder: Path) -> Iterator[None]:
                 f"a daemon runs already with the state folder {folder} (pid {lock.read().strip() or 'unknown'})",
                 hint="Stop it with `vmerge daemon stop`, or give this one another --state-dir.",
             ) from error
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
+        try:
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+        except OSError as error:
+            raise DaemonError(
+                f"the state folder {folder} cannot be written: {error.strerror}",
+                hint="Make room on its disk, or name another with --state-dir.",
+            ) from error
         yield
 
 

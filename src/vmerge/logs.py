@@ -15,7 +15,9 @@ class _OperatorFormatter(logging.Formatter):
     """One line a record: time, level, stream if there is one, message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        stream = getattr(record, "stream", "")
+        thread = record.threadName or ""
+        # A player's thread is named for its workflow and stream.
+        stream = thread.removeprefix("player:") if thread.startswith("player:") else getattr(record, "stream", "")
         record.where = f" {stream}:" if stream else ""
         return super().format(record)
 

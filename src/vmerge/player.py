@@ -241,8 +241,8 @@ class Player:
                 f"stream {self._name} reached a schema change of a merged table, transaction {change.gtid}: "
                 f"{' '.join(change.statement.split())[:200]}",
                 hint="Change the target's table likewise (after TRUNCATE or DROP delete this shard's rows only: the "
-                f"siblings' are there, too), then go on with `vmerge start WORKFLOW {self._name} "
-                f"--past-schema-change {change.gtid}`.",
+                "siblings' are there, too), then go on with `vmerge start --past-schema-change "
+                f"{change.gtid} -- WORKFLOW {self._name}`.",
             )
         self._pending.popleft()
         self._pass([change.gtid], change.committed_at_microseconds, count=1)

@@ -473,3 +473,28 @@ def test_require_lists_errors_one_a_line() -> None:
         "  target: is bad",
         "  stream -80: is worse",
     ]
+
+
+def test_a_renamed_stream_is_refused(setting: Setting) -> None:
+    """A stream under a new name has no checkpoint: it would start anew and leave out what came in between."""
+    facts = setting.facts()
+    tables = ControlTables(facts.control_database, facts.workflow)
+    with setting.target.connect() as connection:
+        tables.create(connection)
+        for name in ("-80", "80-"):
+            tables.register(connection, name, GtidSet())
+    assert setting.errors(facts) == []
+    renamed = replace(facts, streams=(facts.streams[0], replace(facts.streams[1], name="eighty")))
+    error = setting.error(renamed)
+    assert error.id == "checkpoint-without-stream"
+    assert "`80-`" in error.text
+
+
+def test_a_control_database_may_have_any_name(setting: Setting) -> None:
+    """A percent sign, as any other character, is part of the name and of nothing else."""
+    facts = replace(setting.facts(), control_database=f"{setting.database}_100%_s")
+    tables = ControlTables(facts.control_database, facts.workflow)
+    with setting.target.connect() as connection:
+        tables.create(connection)
+        tables.register(connection, "-80", GtidSet())
+        assert tables.read_streams(connection).keys() == {"-80"}

@@ -217,3 +217,23 @@ def workflow() -> str:
         f"workflow: w\ntarget: {{{server.format(port=1)}}}\n"
         f"streams:\n  a: {{{server.format(port=2)}, databases: {{x: y}}}}\n"
     )
+
+
+@pytest.mark.parametrize("words", [["--help"], ["check", "absent.yaml"]])
+def test_output_that_cannot_be_written_gives_one_line(words: list[str]) -> None:
+    """A full disk behind the output ends a command with a message and no traceback."""
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "vmerge", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode in (1, 2)
+    assert done.stderr.startswith("Error: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_state_folder_on_a_full_disk_is_refused(tmp_path: Path) -> None:
+    """The daemon's lock must be writable: one message, and the exit code of the daemon's errors."""
+    (tmp_path / "daemon.lock").symlink_to("/dev/full")
+    workflows = tmp_path / "workflows"
+    workflows.mkdir()
+    (workflows / "w.yaml").write_text(workflow())
+    require_message(invoke("daemon", "start", workflows, "--state-dir", tmp_path), 6, "cannot be")

@@ -380,7 +380,7 @@ def test_local_spellings_are_one_address(write: Write) -> None:
 
 def test_a_folder_gives_its_workflows_in_order(write: Write, tmp_path: Path) -> None:
     """Hidden files and other kinds of files are not workflows."""
-    write(GOOD.replace("customers", "second"), "b.yml")
+    write(GOOD.replace("customers", "second").replace("10.0.0.", "10.0.1."), "b.yml")
     write(GOOD.replace("customers", "first"), "a.yaml")
     write("no: [", ".hidden.yaml")
     write("no: [", "notes.txt")
@@ -392,6 +392,14 @@ def test_two_files_with_one_workflow_are_refused(write: Write, tmp_path: Path) -
     first = write(GOOD, "a.yaml")
     write(GOOD, "b.yaml")
     with pytest.raises(ConfigError, match=f"names its workflow `customers`, as {first} does"):
+        load_folder(tmp_path, ENVIRONMENT)
+
+
+def test_one_shard_in_two_workflows_is_refused(write: Write, tmp_path: Path) -> None:
+    """Two workflows that merge one database of a server to the same place would bring each row twice."""
+    first = write(GOOD, "a.yaml")
+    write(GOOD.replace("customers", "again"), "b.yaml")
+    with pytest.raises(ConfigError, match=f"as {first} does from the same server"):
         load_folder(tmp_path, ENVIRONMENT)
 
 

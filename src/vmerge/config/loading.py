@@ -7,7 +7,7 @@ command line and the daemon.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,7 +75,8 @@ def load_folder(folder: Path, environment: Mapping[str, str] | None = None) -> l
     """Load every ``*.yaml`` and ``*.yml`` of a folder, in the order of their names. Hidden files are left out.
 
     Raises:
-        ConfigError: the folder or one of the files cannot be used, or two files have one workflow's name.
+        ConfigError: the folder or one of the files cannot be used, or two files name one workflow or merge one
+            shard's database to the same place.
     """
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.name[0] != ".")
@@ -88,7 +89,23 @@ def load_folder(folder: Path, environment: Mapping[str, str] | None = None) -> l
         if other is not workflow:
             text = f"names its workflow `{workflow.workflow}`, as {other.path} does"
             raise _error(path, None, text, "Give each workflow a name of its own.")
+    _refuse_shared_ways(list(workflows.values()))
     return list(workflows.values())
+
+
+def _refuse_shared_ways(workflows: Sequence[Workflow]) -> None:
+    """Refuse two workflows that carry one shard's database to one place: each row would come twice."""
+    ways: dict[tuple[str, ...], Workflow] = {}
+    for workflow in workflows:
+        for name, stream in workflow.streams.items():
+            for source, target in stream.databases.items():
+                way = (stream.address, source, workflow.target.address, target)
+                other = ways.setdefault(way, workflow)
+                if other is not workflow:
+                    text = (
+                        f"stream `{name}` carries `{source}` to `{target}`, as {other.path} does from the same server"
+                    )
+                    raise _error(workflow.path, None, text, "Merge each shard's database once; remove one of them.")
 
 
 def _read(path: Path) -> str:

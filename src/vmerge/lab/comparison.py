@@ -179,7 +179,9 @@ def _rows(server: Server, database: str, table: str) -> Iterator[Iterator[tuple[
     order = [_order(name, data_type) for name, data_type, _ in keys] or [_digest(columns)]
     values = [_value(name, data_type) for name, data_type, _ in columns]
     # The sort keys are also read, in front of the values.
-    statement = f"SELECT {', '.join([*order, *values])} FROM `{database}`.`{table}` ORDER BY {', '.join(order)}"
+    statement = (
+        f"SELECT {', '.join([*order, *values])} FROM {_quoted(database)}.{_quoted(table)} ORDER BY {', '.join(order)}"
+    )
     # Without conversions every value arrives as the text that the server sent.
     with server.connect(conv={}, cursorclass=SSCursor) as connection, connection.cursor() as cursor:
         cursor.execute(_SESSION)

@@ -46,7 +46,7 @@ class ControlTables:
     """
 
     def __init__(self, database: str, workflow: str) -> None:
-        self._control = sql.quoted(database)
+        self._control = sql.quoted(database).replace("%", "%%")  # values are put in by % formatting
         self._workflow = workflow
 
     def create(self, connection: Connection[Any]) -> None:
@@ -128,7 +128,7 @@ class ControlTables:
 
     def _run(self, connection: Connection[Any], statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:
-            cursor.execute(statement.format(control=self._control), values or None)
+            cursor.execute(statement.format(control=self._control), values)
             return list(cursor.fetchall())
 
 

@@ -9,7 +9,7 @@ are compared only between servers that could be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -90,6 +90,7 @@ class _Examination:
         if self._target is not None:
             self._examine(self._target, self._check_target(self._target))
         checkpoints = self._checkpoints()
+        self.findings.extend(self._check_names(checkpoints))
         for stream in self._facts.streams:
             source = self._open(stream.source, SOURCE_VARIABLES, OLDEST_SOURCE)
             if source is None:
@@ -134,6 +135,20 @@ class _Examination:
         except (MySQLError, OSError):
             return {}  # what is wrong with the control database has been told already
         return {name: stream.position for name, stream in streams.items()}
+
+    def _check_names(self, checkpoints: Mapping[str, GtidSet]) -> Iterator[Finding]:
+        """Find a stream that was renamed: under its new name it would start anew and leave out what came in between."""
+        names = {stream.name for stream in self._facts.streams}
+        if names <= checkpoints.keys():
+            return
+        for name in sorted(checkpoints.keys() - names):
+            yield error(
+                "checkpoint-without-stream",
+                self._facts.target.role,
+                f"holds a checkpoint of stream `{name}`, which the workflow no longer names, and a new stream has none",
+                f"Name the stream `{name}` again. If that shard is done with, delete its row from "
+                f"{self._facts.control_database}.stream.",
+            )
 
     def _check_identities(self) -> Iterator[Finding]:
         """Find one server behind two addresses."""

@@ -12,8 +12,9 @@ steps is a schedule of everything that streams see of each other, and between tw
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Protocol
 
 from vmerge.board import Board
@@ -129,8 +130,6 @@ class Player:
         self._state: conflict.State = Isolating() if after_conflict else conflict.Clear()
         self._position = GtidSet()
         self._pending: deque[SourceItem] = deque()
-        self._bytes_ahead = 0
-        """Row images in ``_pending``."""
         self._in_flight: list[Transaction] = []
         self._snapshot = Siblings(0, 0)
         self._is_woken = False
@@ -215,7 +214,6 @@ class Player:
                     self._reporter.at_head()
             else:
                 self._pending.append(item)
-                self._bytes_ahead += item.byte_count if isinstance(item, Transaction) else 0
         if self._pending:
             self._reporter.received()
 
@@ -292,11 +290,13 @@ class Player:
 
     def _look_ahead(self, count: int) -> list[Transaction]:
         """Return the next transactions up to a schema change, the bounds of a jump, or what has arrived."""
-        while len(self._pending) < min(count, JUMP_TRANSACTIONS) and self._bytes_ahead < JUMP_BYTES:
+        ahead = _bytes_of(self._pending)
+        while len(self._pending) < min(count, JUMP_TRANSACTIONS) and ahead < JUMP_BYTES:
             before = len(self._pending)
             self._poll()
             if len(self._pending) == before:
                 break
+            ahead += _bytes_of(islice(self._pending, before, None))
         run: list[Transaction] = []
         size = 0
         for item in self._pending:
@@ -343,9 +343,11 @@ class Player:
         return None
 
     def _drop_from_pending(self, batch: Sequence[Transaction]) -> None:
-        for transaction in batch:
+        if len(batch) == len(self._pending):
+            self._pending.clear()
+            return
+        for _ in batch:
             self._pending.popleft()
-            self._bytes_ahead -= transaction.byte_count
 
     # Conflicts
 
@@ -424,3 +426,8 @@ def _gtids_of(items: Sequence[Transaction | SchemaChange]) -> list[Gtid]:
     gtids = [item.gtid for item in items]
     gtids += [item.prepared for item in items if isinstance(item, Transaction) and item.prepared is not None]
     return gtids
+
+
+def _bytes_of(items: Iterable[SourceItem]) -> int:
+    """Return how many bytes of row images items hold."""
+    return sum(item.byte_count for item in items if isinstance(item, Transaction))

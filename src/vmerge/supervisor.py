@@ -325,14 +325,28 @@ class Supervisor:
         hosted.stop.wait(pause)
 
     def _fail(self, hosted: Hosted, failure: VmergeError) -> None:
-        message = " — ".join(filter(None, (failure.message, failure.hint)))
-        logger.error("%s", message, extra={"stream": hosted.name})
-        # The row of a stream that was taken over belongs to the daemon that did so.
         if hosted.is_entered and not isinstance(failure, Fenced):
-            try:
-                self._assembly.write(hosted.name, StreamState.ERROR, message)
-            except Exception as error:  # whatever it is, the board must not go on to say that the stream runs
-                logger.warning("the error state could not be stored: %s", error, extra={"stream": hosted.name})
+            failure = self._store_failure(hosted, failure)
+        message = _text_of(failure)
+        logger.error("%s", message, extra={"stream": hosted.name})
         with self._lock:
             self._failures[hosted.name] = failure
         self.board.update(hosted.name, state=StreamState.ERROR, message=message)
+
+    def _store_failure(self, hosted: Hosted, failure: VmergeError) -> VmergeError:
+        """Store the error state; return what really ended the stream.
+
+        The row of a stream that was taken over belongs to the daemon that did so. What this one met, such as a dump
+        that the source ended for the newer one's, is then but a consequence.
+        """
+        try:
+            self._assembly.write(hosted.name, StreamState.ERROR, _text_of(failure))
+        except Fenced as fenced:
+            return fenced
+        except Exception as error:  # whatever it is, the board must not go on to say that the stream runs
+            logger.warning("the error state could not be stored: %s", error, extra={"stream": hosted.name})
+        return failure
+
+
+def _text_of(failure: VmergeError) -> str:
+    return " — ".join(filter(None, (failure.message, failure.hint)))

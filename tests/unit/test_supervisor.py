@@ -22,6 +22,7 @@ from vmerge.errors import (
     PreflightError,
     ServersUnreachable,
     SourceLost,
+    SourceRejected,
     StopTimeout,
     TargetError,
     TargetLost,
@@ -322,6 +323,20 @@ def test_fenced_stream_leaves_the_row_alone(stage: Stage) -> None:
     stage.wait_for(state=StreamState.ERROR)
     stage.supervisor.stop()
     assert stage.assembly.stored["a"].state is StreamState.RUNNING
+
+
+def test_what_follows_a_take_over_is_told_as_one(stage: Stage) -> None:
+    """A stream that fails because another daemon took it over, as when its dump is ended, says who has it now."""
+
+    def write(stream: str, state: StreamState) -> None:
+        raise Fenced("a was taken over by another daemon")
+
+    stage.assembly.on_write = write
+    stage.supervisor.start()
+    stage.assembly.next_parts().source.words.put(SourceRejected("error 1236: the dump was ended"))
+    stage.wait_for(state=StreamState.ERROR)
+    assert "taken over by another daemon" in stage.supervisor.board.progress("a").message
+    assert isinstance(stage.supervisor.failures()["a"], Fenced)
 
 
 def test_start_of_a_running_stream_is_nothing(stage: Stage) -> None:

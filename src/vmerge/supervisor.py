@@ -85,7 +85,7 @@ class Supervisor:
     def failures(self) -> dict[str, VmergeError]:
         """Return why streams are in error, by their names."""
         with self._lock:
-            return dict(self._failures)
+            return {name: self._failures[name] for name in self._hosted if name in self._failures}
 
     def is_alive(self) -> bool:
         """Whether any stream's thread runs."""

@@ -299,7 +299,7 @@ def test_past_schema_change(site: Site) -> None:
         shard.server.query(f"UPDATE {shard.database}.customer SET phone = '+41' WHERE id = 1")
         message = site.wait_for("a", state="error")["message"]
         assert "ADD COLUMN phone" in message
-        gtid = message.rpartition("--past-schema-change ")[2].partition("`")[0]
+        gtid = message.rpartition("--past-schema-change ")[2].partition(" ")[0]
         site.vmerge("stop", site.workflow, "b")
         site.shards["b"].server.query(alter.format(site.shards["b"].database))
         site.target.query(alter.format(site.database))
@@ -313,7 +313,7 @@ def test_past_schema_change(site: Site) -> None:
     with running(site):
         site.wait_for("a", is_at_head=True)
         site.vmerge("start", site.workflow, "b")
-        gtid_b = site.wait_for("b", state="error")["message"].rpartition("--past-schema-change ")[2].partition("`")[0]
+        gtid_b = site.wait_for("b", state="error")["message"].rpartition("--past-schema-change ")[2].partition(" ")[0]
         site.vmerge("start", site.workflow, "b", "--past-schema-change", gtid_b)
         site.require_exact()
 
@@ -345,6 +345,8 @@ def test_several_workflows(site: Site) -> None:
     """One daemon hosts every file of its folder, and stops them side by side."""
     document = yaml.safe_load(site.file.read_text())
     document["workflow"] = "second"
+    for stream in document["streams"].values():
+        stream["databases"] = {source: f"{target}_second" for source, target in stream["databases"].items()}
     (site.workflows / "second.yml").write_text(yaml.safe_dump(document))
     with running(site) as daemon:
         names = [workflow["workflow"] for workflow in site.client.status()["workflows"]]

@@ -6,6 +6,9 @@ Knows: which implementation goes where. Never knows: when a stream runs or why i
 
 from __future__ import annotations
 
+import os
+import secrets
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid5
@@ -15,6 +18,7 @@ from vmerge.config import Workflow
 from vmerge.core.binlog import Surroundings
 from vmerge.core.conflict import Limits
 from vmerge.core.findings import Findings
+from vmerge.core.ownership import Claim
 from vmerge.core.plan import Plan
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.rules import StartAt
@@ -40,6 +44,9 @@ BATCH_TRANSACTIONS = 1000
 SPOOL_ABOVE_BYTES = 8 * 1024 * 1024
 """Larger than any batch, so that ordinary work never touches the disk; small against the memory of any machine."""
 
+HOST_CHARACTERS = 200
+"""Of a host's name; what is stored of an owner has room for 255."""
+
 _NAMESPACE = UUID("6f6d6572-6765-4d79-8173-716c73686172")
 
 
@@ -50,6 +57,11 @@ def workflow_facts(workflow: Workflow) -> WorkflowFacts:
         for name, stream in workflow.streams.items()
     )
     return WorkflowFacts(workflow.workflow, workflow.target_endpoint, workflow.target.control_database, streams)
+
+
+def new_owner() -> str:
+    """Return a name that no other order to start a stream has, and that says where it was given."""
+    return f"{socket.gethostname()[:HOST_CHARACTERS]}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def replica_identity(workflow: Workflow, stream: str) -> UUID:
@@ -85,8 +97,7 @@ class StreamParts:
 class WorkflowAssembly:
     """The parts of one workflow, made anew whenever a stream starts.
 
-    Promise: a state is stored only while the stream is what this process last found or made it. Any thread may call;
-    calls about one stream come one after the other.
+    Promise: a stream is taken over, and its state stored, only as the claim allows that is shown. Any thread may call.
     """
 
     def __init__(self, workflow: Workflow, *, clock: Clock, spool_folder: Path | None = None) -> None:
@@ -95,30 +106,23 @@ class WorkflowAssembly:
         self._spool_folder = spool_folder
         self._tables = ControlTables(workflow.target.control_database, workflow.workflow)
         self._states = MySqlStates(workflow.target_endpoint, self._tables)
-        self._found: dict[str, int] = {}
-        """Each stream's epoch when it was last looked for."""
-        self._targets: dict[str, MySqlTarget] = {}
-        """Each stream's last target, if one was made since."""
 
-    def find(self, stream: str) -> StoredStream | None:
+    def claim(self, stream: str) -> Claim:
         """See ``vmerge.hosting.Assembly``."""
-        stored = self._states.find(stream)
-        self._found[stream] = stored.epoch if stored is not None else 0  # an entered stream begins with 0
-        self._targets.pop(stream, None)
-        return stored
+        return self._states.claim(stream, new_owner())
 
-    def write(self, stream: str, state: StreamState, message: str) -> None:
+    def find(self, claim: Claim) -> StoredStream | None:
         """See ``vmerge.hosting.Assembly``."""
-        self._states.write(stream, state, message, epoch=self._epoch(stream))
+        return self._states.find(claim)
 
-    def _epoch(self, stream: str) -> int:
-        target = self._targets.get(stream)
-        return (target.epoch if target is not None else 0) or self._found[stream]
+    def write(self, claim: Claim, state: StreamState, message: str) -> None:
+        """See ``vmerge.hosting.Assembly``."""
+        self._states.write(claim, state, message)
 
-    def enter(self, stream: str) -> None:
+    def enter(self, claim: Claim) -> None:
         """See ``vmerge.hosting.Assembly``. Raises ``PreflightError`` when something does not fit."""
         require(examine(workflow_facts(self._workflow)))
-        self._states.enter(stream, lambda: self._start_position(stream))
+        self._states.enter(claim, lambda: self._start_position(claim.stream))
 
     def _start_position(self, stream: str) -> GtidSet:
         start = self._workflow.streams[stream].start
@@ -128,10 +132,10 @@ class WorkflowAssembly:
         return executed if start is StartAt.CURRENT else purged
 
     def build(
-        self, stream: str, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]
+        self, claim: Claim, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]
     ) -> StreamParts:
         """See ``vmerge.hosting.Assembly``."""
-        workflow = self._workflow
+        workflow, stream = self._workflow, claim.stream
         plan, definitions = self._plan(stream)
         identity = replica_identity(workflow, stream)
         server_id = identity.int & 0x7FFFFFFF | 0x40000000  # in a range that people do not use by hand
@@ -145,13 +149,12 @@ class WorkflowAssembly:
         source = DumpSource(endpoint, server_id=server_id, replica_uuid=str(identity), surroundings=surroundings)
         target = MySqlTarget(
             workflow.target_endpoint,
-            stream,
+            claim,
             self._tables,
             plan=plan,
             definitions=definitions,
             server_id=server_id,
         )
-        self._targets[stream] = target
         player = Player(
             stream,
             source,

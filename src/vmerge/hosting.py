@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from vmerge.board import Board
+from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.states import StreamState
 from vmerge.player import Player
@@ -49,25 +50,35 @@ class Stored(Protocol):
 
 
 class Assembly(Protocol):
-    """Makes the parts of one workflow's streams, and keeps their states."""
+    """Makes the parts of one workflow's streams, and keeps their states.
 
-    def find(self, stream: str) -> Stored | None:
+    Once another daemon has taken a stream over, ``find`` and ``write`` with an earlier claim raise ``Fenced``, and so
+    does the player's opening.
+    """
+
+    def claim(self, stream: str) -> Claim:
+        """Look at a stream for the first time after an order to start it."""
+
+    def find(self, claim: Claim) -> Stored | None:
         """Return what is stored of a stream; None when it was never started."""
 
-    def enter(self, stream: str) -> None:
+    def enter(self, claim: Claim) -> None:
         """Examine the workflow and enter a new stream with its start position."""
 
-    def write(self, stream: str, state: StreamState, message: str) -> None:
-        """Store a state durably; ``find`` was called before. Raises ``Fenced`` when another daemon has the stream."""
+    def write(self, claim: Claim, state: StreamState, message: str) -> None:
+        """Store a state durably."""
 
     def build(
-        self, stream: str, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]
+        self, claim: Claim, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]
     ) -> StreamParts:
         """Make a player whose connections are still closed; reads schemas, so it may block and raise."""
 
 
 class Hosted:
-    """One stream's thread and what it was started with. Owner: the stream's orders; its thread sets ``parts``."""
+    """One order to start a stream: its thread, what it was started with, and what it found.
+
+    Owner: the stream's orders; while the thread runs, it sets ``parts`` and what it finds.
+    """
 
     def __init__(self, name: str, *, resumes: bool = False, accepted: frozenset[Gtid] = frozenset()) -> None:
         self.name = name
@@ -79,6 +90,8 @@ class Hosted:
         self.accepted_schema_changes = accepted
         self.is_entered: bool | None = None
         """Whether the target has a row for the stream, where a state can be stored; None while that is not known."""
+        self.claim: Claim | None = None
+        """What this order goes by, over all its restarts; None before its first look at the stream."""
 
     @property
     def is_alive(self) -> bool:

@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from vmerge.board import Board
+from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import DaemonError, Fenced, StopTimeout, TargetError, Verdict, VmergeError
@@ -235,11 +236,12 @@ class Supervisor:
         fenced: list[Fenced] = []
         for name in names:
             hosted = self._hosted[name]
-            if hosted.is_entered is None:
-                hosted.is_entered = self._assembly.find(name) is not None
             try:
+                claim = self._claim(hosted)
+                if hosted.is_entered is None:
+                    hosted.is_entered = self._assembly.find(claim) is not None
                 if hosted.is_entered:
-                    self._assembly.write(name, StreamState.STOPPED, _BY_OPERATOR)
+                    self._assembly.write(claim, StreamState.STOPPED, _BY_OPERATOR)
             except Fenced as error:
                 fenced.append(error)
                 self._fail(hosted, error)
@@ -275,7 +277,7 @@ class Supervisor:
             if not self._may_run(hosted):
                 return None
             parts = self._assembly.build(
-                hosted.name,
+                self._claim(hosted),
                 self.board,
                 after_conflict=restarts.after_conflict,
                 accepted_schema_changes=hosted.accepted_schema_changes,
@@ -293,11 +295,12 @@ class Supervisor:
 
     def _may_run(self, hosted: Hosted) -> bool:
         """Look at the durable state, entering the stream if there is none; an operator's start overrides it."""
-        stored = self._assembly.find(hosted.name)
+        claim = self._claim(hosted)
+        stored = self._assembly.find(claim)
         hosted.is_entered = stored is not None
         if stored is None:
             try:
-                self._assembly.enter(hosted.name)
+                self._assembly.enter(claim)
             except TargetError:
                 hosted.is_entered = None  # the connection may have broken behind the entry
                 raise
@@ -306,12 +309,18 @@ class Supervisor:
         if stored.state is StreamState.RUNNING:
             return True
         if hosted.resumes:
-            self._assembly.write(hosted.name, StreamState.RUNNING, "")
+            self._assembly.write(claim, StreamState.RUNNING, "")
             hosted.resumes = False
             return True
         logger.info("stays %s: %s", stored.state.value, stored.message, extra={"stream": hosted.name})
         self.board.update(hosted.name, state=stored.state, message=stored.message, applied=stored.position)
         return False
+
+    def _claim(self, hosted: Hosted) -> Claim:
+        """Return what an order goes by, the same over all restarts: who took the stream meanwhile is to keep it."""
+        if hosted.claim is None:
+            hosted.claim = self._assembly.claim(hosted.name)
+        return hosted.claim
 
     def _back_off(self, hosted: Hosted, failure: VmergeError, restarts: Restarts) -> None:
         pause = self._pause(restarts.attempt)
@@ -340,7 +349,7 @@ class Supervisor:
         that the source ended for the newer one's, is then but a consequence.
         """
         try:
-            self._assembly.write(hosted.name, StreamState.ERROR, _text_of(failure))
+            self._assembly.write(self._claim(hosted), StreamState.ERROR, _text_of(failure))
         except Fenced as fenced:
             return fenced
         except Exception as error:  # whatever it is, the board must not go on to say that the stream runs

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 import yaml
@@ -11,14 +15,19 @@ from tests.operating import PASSWORD_VARIABLE, Site, running, wait_until
 from vmerge.assembly import StreamParts, WorkflowAssembly, replica_identity
 from vmerge.board import Board
 from vmerge.config import load_workflow
+from vmerge.core.position import GtidSet
 from vmerge.core.states import StreamState
-from vmerge.errors import Fenced, PreflightError
+from vmerge.errors import Fenced, PreflightError, TargetLost
+from vmerge.lab.proxy import COMMIT, Moment, Proxy
 from vmerge.lab.servers import Lab, Server
+from vmerge.mysql.target import MySqlTarget
 from vmerge.stopping import SystemClock
 
 pytestmark = pytest.mark.server
 
 MakeAssembly = Callable[[], WorkflowAssembly]
+
+TAKE_OVER = b".stream SET epoch = "
 
 
 @pytest.fixture
@@ -34,47 +43,104 @@ def make_assembly(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeA
     yield lambda: WorkflowAssembly(load_workflow(site.file), clock=SystemClock())
 
 
-def build(assembly: WorkflowAssembly) -> StreamParts:
-    """Make stream ``a``'s parts, as its thread does."""
-    if assembly.find("a") is None:
-        assembly.enter("a")
-    return assembly.build("a", Board(("a", "b")), after_conflict=False, accepted_schema_changes=frozenset())
+class Order:
+    """An order to start stream ``a``, as a daemon's thread carries it out. The stream is entered if need be."""
 
+    def __init__(self, assembly: WorkflowAssembly) -> None:
+        self.assembly = assembly
+        self.claim = assembly.claim("a")
+        if assembly.find(self.claim) is None:
+            assembly.enter(self.claim)
 
-def test_states_are_written_by_the_owner_only(site: Site, make_assembly: MakeAssembly) -> None:
-    """A process whose stream was taken over cannot store a state any more, until it has looked for the stream anew."""
-    older, newer = make_assembly(), make_assembly()
-    targets = [build(assembly).target for assembly in (older, newer)]
-    try:
-        for target in targets:
+    def build(self) -> StreamParts:
+        """Make the stream's parts, as each attempt does."""
+        board = Board(("a", "b"))
+        return self.assembly.build(self.claim, board, after_conflict=False, accepted_schema_changes=frozenset())
+
+    @contextmanager
+    def taken_over(self) -> Iterator[MySqlTarget]:
+        """Take the stream over."""
+        target = self.build().target
+        try:
             target.open()
-        for state in (StreamState.ERROR, StreamState.STOPPED):
-            with pytest.raises(Fenced, match="was taken over by another daemon"):
-                older.write("a", state, "not ours")
-        assert site.stored("state")["a"] == "running"
-        assert site.target.query(f"SELECT kind FROM {site.control}.log WHERE stream = 'a'") == [("entered",)]
-        newer.write("a", StreamState.ERROR, "ours")
-        assert site.stored("state")["a"] == "error"
-        older.find("a")
-        older.write("a", StreamState.RUNNING, "")
-        assert site.stored("state")["a"] == "running"
-    finally:
-        for target in targets:
+            yield target
+        finally:
             target.close()
 
 
-def test_a_stream_that_is_entered_twice(site: Site, make_assembly: MakeAssembly) -> None:
-    """Of two processes that enter one stream at once the second finds it entered, and leaves it as it is."""
-    first, second = make_assembly(), make_assembly()
-    for assembly in (first, second):
-        assert assembly.find("a") is None
-    first.enter("a")
-    target = first.build("a", Board(("a",)), after_conflict=False, accepted_schema_changes=frozenset()).target
-    target.open()
-    target.close()
-    second.enter("a")
-    assert site.stored("epoch")["a"] == 1
+def row_of(site: Site) -> tuple[object, ...]:
+    """Return whose the stream is, and how it is."""
+    return site.target.query(f"SELECT owner, epoch, position, state FROM {site.control}.stream WHERE name = 'a'")[0]
+
+
+def test_states_are_written_by_the_owner_only(site: Site, make_assembly: MakeAssembly) -> None:
+    """A process whose stream was taken over cannot store a state any more, until it is told to start it anew."""
+    older = Order(make_assembly())
+    with older.taken_over():
+        newer = Order(make_assembly())
+    with newer.taken_over():
+        for state in (StreamState.ERROR, StreamState.STOPPED):
+            with pytest.raises(Fenced, match="was taken over by another daemon"):
+                older.assembly.write(older.claim, state, "not ours")
+    assert site.stored("state")["a"] == "running"
     assert site.target.query(f"SELECT kind FROM {site.control}.log WHERE stream = 'a'") == [("entered",)]
+    newer.assembly.write(newer.claim, StreamState.ERROR, "ours")
+    assert site.stored("state")["a"] == "error"
+    again = Order(older.assembly)
+    again.assembly.write(again.claim, StreamState.RUNNING, "")
+    assert site.stored("state")["a"] == "running"
+
+
+def test_a_stream_that_was_taken_over_is_not_taken_back(site: Site, make_assembly: MakeAssembly) -> None:
+    """However an order that lost its stream goes on, it is told who has the stream now, and changes nothing."""
+    older = Order(make_assembly())
+    with older.taken_over():
+        newer = Order(make_assembly())
+    with older.taken_over() as target:  # a restart, which costs the newer order nothing
+        with newer.taken_over():
+            taken = row_of(site)
+        told = f"taken over by another daemon ({socket.gethostname()}, process {os.getpid()})"
+        with pytest.raises(Fenced, match=re.escape(told)):
+            target.commit(GtidSet(), 0)
+    with pytest.raises(Fenced, match=re.escape(told)):
+        older.assembly.find(older.claim)
+    with pytest.raises(Fenced, match=re.escape(told)), older.taken_over():
+        pass
+    assert row_of(site) == taken
+    with newer.taken_over() as target:
+        target.commit(GtidSet(), 0)
+
+
+@pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
+def test_a_take_over_whose_answer_was_lost(
+    site: Site, make_assembly: MakeAssembly, target: Server, moment: Moment
+) -> None:
+    """A take-over that was lost in COMMIT is ours, if it took place: the stream can be stopped, and goes on."""
+    with Proxy(target.host, target.port) as proxy:
+        site.write_workflow(places={"target": proxy})
+        order = Order(make_assembly())
+        for state in (StreamState.STOPPED, StreamState.RUNNING):
+            proxy.cut_when(COMMIT, moment, behind=TAKE_OVER)
+            with pytest.raises(TargetLost), order.taken_over():
+                pass
+            order.assembly.write(order.claim, state, "")
+            assert site.stored("state")["a"] == state.value
+        assert proxy.sprung == 2
+        with order.taken_over() as opened:
+            opened.commit(GtidSet(), 0)
+
+
+def test_a_stream_that_is_entered_twice(site: Site, make_assembly: MakeAssembly) -> None:
+    """Of two processes that enter one stream at once the second finds it entered, leaves it as it is, and is fenced."""
+    first, second = make_assembly(), make_assembly()
+    claims = [assembly.claim("a") for assembly in (first, second)]
+    first.enter(claims[0])
+    entered = row_of(site)
+    second.enter(claims[1])
+    assert row_of(site) == entered
+    assert site.target.query(f"SELECT kind FROM {site.control}.log WHERE stream = 'a'") == [("entered",)]
+    with pytest.raises(Fenced, match="taken over by another daemon"):
+        second.find(claims[1])
 
 
 CHILD = (
@@ -95,14 +161,14 @@ def test_tables_that_were_made_later(
     site: Site, make_assembly: MakeAssembly, on_source: str, on_target: str, told: str
 ) -> None:
     """Tables that came after the stream's first start are examined, too, once both sides have them."""
-    assembly = make_assembly()
-    build(assembly)
+    order = Order(make_assembly())
+    order.build()
     shard = site.shards["a"]
     shard.server.query(on_source.format(shard.database, shard.database, ""))
-    build(assembly)
+    order.build()
     site.target.query(on_target.format(site.database, site.database, ""))
     with pytest.raises(PreflightError, match=told):
-        build(assembly)
+        order.build()
 
 
 def test_replica_identity(site: Site, make_assembly: MakeAssembly, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from vmerge.core.findings import Finding, Findings, Severity
+from vmerge.core.ownership import Claim
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import Start, StartAt, StreamRules
 from vmerge.errors import PreflightError
@@ -427,7 +428,7 @@ def test_purged_binlogs_are_noticed(
     with setting.target.connect() as connection:
         tables = ControlTables(f"{setting.database}_control", "customers")
         tables.create(connection)
-        tables.register(connection, "-80", position)
+        tables.register(connection, Claim("-80", "", ""), position)
     error = setting.error()
     assert (error.id, error.where) == ("position-purged", "stream -80")
     assert "the stream's position" in error.text
@@ -482,7 +483,7 @@ def test_a_renamed_stream_is_refused(setting: Setting) -> None:
     with setting.target.connect() as connection:
         tables.create(connection)
         for name in ("-80", "80-"):
-            tables.register(connection, name, GtidSet())
+            tables.register(connection, Claim(name, "", ""), GtidSet())
     assert setting.errors(facts) == []
     renamed = replace(facts, streams=(facts.streams[0], replace(facts.streams[1], name="eighty")))
     error = setting.error(renamed)
@@ -496,5 +497,5 @@ def test_a_control_database_may_have_any_name(setting: Setting) -> None:
     tables = ControlTables(facts.control_database, facts.workflow)
     with setting.target.connect() as connection:
         tables.create(connection)
-        tables.register(connection, "-80", GtidSet())
+        tables.register(connection, Claim("-80", "", ""), GtidSet())
         assert tables.read_streams(connection).keys() == {"-80"}

@@ -153,13 +153,14 @@ def stage(
     file.write_text(_workflow_text(shards, target, database))
     workflow = load_workflow(file, {"STORY_PASSWORD": "story"})
     assembly = WorkflowAssembly(workflow, clock=SystemClock())
-    for name in shards:
-        assembly.enter(name)
+    claims = {name: assembly.claim(name) for name in shards}
+    for claim in claims.values():
+        assembly.enter(claim)
     board = Board(shards)
     players = {}
     for name in shards:
         board.update(name, state=StreamState.RUNNING, phase=Phase.STREAMING)
-        parts = assembly.build(name, board, after_conflict=False, accepted_schema_changes=frozenset())
+        parts = assembly.build(claims[name], board, after_conflict=False, accepted_schema_changes=frozenset())
         players[name] = Player(
             name,
             WholeSource(parts.source, shards[name]),

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from vmerge.board import Board
 from vmerge.core.conflict import Limits
 from vmerge.core.events import SourceItem, Transaction
+from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import (
@@ -101,6 +103,7 @@ class FakeStored:
     state: StreamState
     message: str = ""
     position: GtidSet = field(default_factory=GtidSet)
+    owner: str = ""
 
 
 class FakeParts:
@@ -139,27 +142,40 @@ class FakeAssembly:
         self.on_build: Callable[[], None] = lambda: None
         self.positions: Iterator[int] | None = None
         self.target_gate: threading.Event | None = None
+        self._orders = itertools.count(1)
 
-    def find(self, stream: str) -> FakeStored | None:
+    def claim(self, stream: str) -> Claim:
         """See ``Assembly``."""
         self.on_find()
-        return self.stored.get(stream)
+        stored = self.stored.get(stream)
+        return Claim(stream, f"order {next(self._orders)}", stored.owner if stored is not None else "")
 
-    def enter(self, stream: str) -> None:
+    def find(self, claim: Claim) -> FakeStored | None:
+        """See ``Assembly``."""
+        self.on_find()
+        stored = self.stored.get(claim.stream)
+        if stored is not None and not claim.covers(stored.owner):
+            raise Fenced(f"{claim.stream} was taken over by another daemon")
+        return stored
+
+    def enter(self, claim: Claim) -> None:
         """See ``Assembly``."""
         self.on_enter()
-        self.stored[stream] = FakeStored(StreamState.RUNNING)
+        self.stored[claim.stream] = FakeStored(StreamState.RUNNING)
 
-    def write(self, stream: str, state: StreamState, message: str) -> None:
+    def write(self, claim: Claim, state: StreamState, message: str) -> None:
         """See ``Assembly``."""
-        self.on_write(stream, state)
-        self.stored[stream] = FakeStored(state, message)
+        self.on_write(claim.stream, state)
+        stored = self.find(claim)
+        self.stored[claim.stream] = FakeStored(state, message, owner=stored.owner if stored is not None else "")
 
     def build(
-        self, stream: str, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]
+        self, claim: Claim, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]
     ) -> FakeParts:
-        """See ``Assembly``."""
+        """See ``Assembly``. The stream is taken over here, which the real player does when it opens."""
         self.on_build()
+        stream = claim.stream
+        self.stored[stream] = replace(self.stored[stream], owner=claim.owner)
         at = position(next(self.positions)) if self.positions is not None else position(1)
         source, target = FakeSource(), FakeTarget(at, self.target_gate)
         player = Player(
@@ -271,7 +287,7 @@ def test_fatal_error_is_stored_first(stage: Stage) -> None:
     stage.supervisor.start()
     stage.assembly.next_parts().source.words.put(CorruptEvent("broken", hint="look"))
     stage.wait_for(state=StreamState.ERROR, phase=Phase.IDLE, message="broken — look")
-    assert stage.assembly.stored["a"] == FakeStored(StreamState.ERROR, "broken — look")
+    assert stage.assembly.stored["a"] == FakeStored(StreamState.ERROR, "broken — look", owner="order 1")
     assert shown == [StreamState.RUNNING]
     assert isinstance(stage.supervisor.failures()["a"], CorruptEvent)
     wait_until(lambda: not stage.supervisor.is_alive())
@@ -323,6 +339,43 @@ def test_fenced_stream_leaves_the_row_alone(stage: Stage) -> None:
     stage.wait_for(state=StreamState.ERROR)
     stage.supervisor.stop()
     assert stage.assembly.stored["a"].state is StreamState.RUNNING
+
+
+def test_a_stream_that_was_taken_over_is_not_taken_back(stage: Stage) -> None:
+    """A stream that meets a transient error after another daemon took it over ends as fenced, whatever it met first.
+
+    An operator's next start takes it back.
+    """
+    stage.assembly.stored["a"] = FakeStored(StreamState.RUNNING, owner="before")
+    stage.supervisor.start()
+    parts = stage.assembly.next_parts()
+    taken = stage.assembly.stored["a"] = FakeStored(StreamState.RUNNING, owner="another daemon")
+    parts.source.words.put(SourceLost("the source ended the dump"))
+    stage.wait_for(state=StreamState.ERROR, phase=Phase.IDLE)
+    assert isinstance(stage.supervisor.failures()["a"], Fenced)
+    assert stage.assembly.stored["a"] == taken
+    assert stage.supervisor.stop() == ()
+    assert stage.assembly.stored["a"] == taken
+    wait_until(lambda: not stage.supervisor.is_alive())
+    assert stage.assembly.built.empty()
+    stage.supervisor.start(resumes=True)
+    stage.assembly.next_parts()
+    assert stage.assembly.stored["a"].owner == "order 2"
+
+
+def test_the_owner_found_first_may_restart_meanwhile(stage: Stage) -> None:
+    """A start takes a stream from the daemon that it found, also when its first attempts fail."""
+    stage.assembly.stored["a"] = FakeStored(StreamState.RUNNING, owner="before")
+    failures = iter([SourceLost("down"), SourceLost("down")])
+
+    def build() -> None:
+        for failure in failures:
+            raise failure
+
+    stage.assembly.on_build = build
+    stage.supervisor.start()
+    stage.assembly.next_parts()
+    assert stage.assembly.stored["a"].owner == "order 1"
 
 
 def test_what_follows_a_take_over_is_told_as_one(stage: Stage) -> None:
@@ -467,7 +520,7 @@ def test_stop_leaves_an_error_as_it_is(stage: Stage) -> None:
     stage.assembly.next_parts().source.words.put(CorruptEvent("broken", hint=""))
     stage.wait_for(state=StreamState.ERROR)
     assert stage.supervisor.stop() == ()
-    assert stage.assembly.stored["a"] == FakeStored(StreamState.ERROR, "broken")
+    assert stage.assembly.stored["a"] == FakeStored(StreamState.ERROR, "broken", owner="order 1")
 
 
 def test_order_of_a_stop_that_hangs(stage: Stage) -> None:

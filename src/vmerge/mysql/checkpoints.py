@@ -13,6 +13,7 @@ from typing import Any
 from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
+from vmerge.core.ownership import Claim, place_of
 from vmerge.core.position import GtidSet
 from vmerge.core.states import StreamState
 from vmerge.errors import Fenced, TargetRejected
@@ -35,14 +36,15 @@ class StoredStream:
     message: str
     applied_at: float | None
     """Seconds since 1970."""
-    epoch: int
+    owner: str
+    """Who has it; see ``core/ownership.py``."""
 
 
 class ControlTables:
     """Statements on the control tables of one workflow.
 
-    Promise: a checkpoint or state is written only by the owner of the newest epoch. Holds no connection: each call is
-    given one, whose transaction it takes part in.
+    Promise: a checkpoint is written only in the session of the newest epoch, and nobody takes over a stream, or writes
+    its state, against his claim. Holds no connection: each call is given one, whose transaction it takes part in.
     """
 
     def __init__(self, database: str, workflow: str) -> None:
@@ -64,28 +66,40 @@ class ControlTables:
             raise
         return {row[0]: _stored_stream(row) for row in rows}
 
-    def register(self, connection: Connection[Any], stream: str, position: GtidSet) -> None:
-        """Enter a new stream with its start position."""
-        self._run(connection, sql.REGISTER_STREAM, self._workflow, stream, str(position))
+    def register(self, connection: Connection[Any], claim: Claim, position: GtidSet) -> None:
+        """Enter a new stream with its start position; it is ours."""
+        self._run(connection, sql.REGISTER_STREAM, self._workflow, claim.stream, str(position), claim.owner)
 
-    def take_over(self, connection: Connection[Any], stream: str) -> tuple[GtidSet, int]:
+    def fenced(self, stream: str, owner: str) -> Fenced:
+        """Return the error that says who has a stream now."""
+        place = place_of(owner)
+        message = f"stream {stream} of workflow {self._workflow} was taken over by another daemon"
+        return Fenced(f"{message} ({place})" if place else message)
+
+    def take_over(self, connection: Connection[Any], claim: Claim) -> tuple[GtidSet, int]:
         """Take a new epoch in a transaction of its own; return position and epoch.
 
         The row lock makes this the answer to a connection lost in COMMIT: a transaction of the earlier owner that
         has written its checkpoint is waited for, and one that has not can no longer write it.
+
+        Raises:
+            Fenced: another daemon took the stream over after the claim was made.
         """
         connection.begin()
-        rows = self._run(connection, sql.LOCK_STREAM, self._workflow, stream)
+        rows = self._run(connection, sql.LOCK_STREAM, self._workflow, claim.stream)
         if not rows:
             connection.rollback()
             raise TargetRejected(
-                f"stream {stream} of workflow {self._workflow} is not in the control tables",
+                f"stream {claim.stream} of workflow {self._workflow} is not in the control tables",
                 hint="Start the workflow again: it enters its streams anew at their start positions.",
             )
-        position, epoch = GtidSet.parse(rows[0][0]), rows[0][1] + 1
-        self._run(connection, sql.TAKE_EPOCH, epoch, self._workflow, stream)
+        position, epoch, owner = rows[0]
+        if not claim.covers(owner):
+            connection.rollback()
+            raise self.fenced(claim.stream, owner)
+        self._run(connection, sql.TAKE_EPOCH, epoch + 1, claim.owner, self._workflow, claim.stream)
         connection.commit()
-        return position, epoch
+        return GtidSet.parse(position), epoch + 1
 
     def write_checkpoint(
         self, connection: Connection[Any], stream: str, position: GtidSet, applied_at_microseconds: int, epoch: int
@@ -100,26 +114,26 @@ class ControlTables:
                 sql.WRITE_CHECKPOINT.format(control=self._control),
                 (str(position), applied_at_microseconds or None, self._workflow, stream, epoch),
             )
-        self._require_owned(matched, stream)
+        self._require_matched(connection, matched, stream)
 
-    def write_state(
-        self, connection: Connection[Any], stream: str, state: StreamState, message: str, epoch: int
-    ) -> None:
+    def write_state(self, connection: Connection[Any], claim: Claim, state: StreamState, message: str) -> None:
         """Store a stream's durable state.
 
         Raises:
             Fenced: another daemon took the stream over; its state is that daemon's.
         """
+        owners = claim.owner, claim.found
         with connection.cursor() as cursor:
             matched = cursor.execute(
                 sql.WRITE_STATE.format(control=self._control),
-                (state.value, message[:MESSAGE_CHARACTERS], self._workflow, stream, epoch),
+                (state.value, message[:MESSAGE_CHARACTERS], self._workflow, claim.stream, owners),
             )
-        self._require_owned(matched, stream)
+        self._require_matched(connection, matched, claim.stream)
 
-    def _require_owned(self, matched: int, stream: str) -> None:
+    def _require_matched(self, connection: Connection[Any], matched: int, stream: str) -> None:
         if matched != 1:
-            raise Fenced(f"stream {stream} of workflow {self._workflow} was taken over by another daemon")
+            rows = self._run(connection, sql.READ_OWNER, self._workflow, stream)
+            raise self.fenced(stream, rows[0][0] if rows else "")
 
     def append_log(self, connection: Connection[Any], stream: str, kind: str, message: str) -> None:
         """Add an entry to the log and let go of the oldest."""
@@ -133,6 +147,6 @@ class ControlTables:
 
 
 def _stored_stream(row: tuple[Any, ...]) -> StoredStream:
-    name, position, state, message, applied_at, epoch = row
+    name, position, state, message, applied_at, owner = row
     seconds = applied_at.replace(tzinfo=UTC).timestamp() if isinstance(applied_at, datetime) else None
-    return StoredStream(name, GtidSet.parse(position), StreamState(state), message, seconds, epoch)
+    return StoredStream(name, GtidSet.parse(position), StreamState(state), message, seconds, owner)

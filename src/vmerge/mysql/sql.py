@@ -42,6 +42,7 @@ CREATE TABLE IF NOT EXISTS {control}.stream (
   state VARCHAR(16) NOT NULL COMMENT 'running, stopped or error',
   message TEXT NOT NULL COMMENT 'why it stopped',
   epoch BIGINT UNSIGNED NOT NULL COMMENT 'fencing token: grows with every take-over',
+  owner VARCHAR(255) NOT NULL DEFAULT '' COMMENT 'who has it: host, process id, random part',
   applied_at DATETIME(6) NULL COMMENT 'commit time, at the source and in UTC, of the last applied transaction',
   updated_at DATETIME(6) NOT NULL COMMENT 'UTC',
   PRIMARY KEY (workflow, name)
@@ -64,17 +65,20 @@ CREATE TABLE IF NOT EXISTS {control}.log (
 """What happened to each stream; bounded by ``TRIM_LOG``."""
 
 REGISTER_STREAM = """
-INSERT INTO {control}.stream (workflow, name, position, state, message, epoch, updated_at)
-VALUES (%s, %s, %s, 'running', '', 0, UTC_TIMESTAMP(6))
+INSERT INTO {control}.stream (workflow, name, position, state, message, epoch, owner, updated_at)
+VALUES (%s, %s, %s, 'running', '', 0, %s, UTC_TIMESTAMP(6))
 """
-"""Give a new stream its start position."""
+"""Give a new stream its start position and its first owner."""
 
-READ_STREAMS = "SELECT name, position, state, message, applied_at, epoch FROM {control}.stream WHERE workflow = %s"
+READ_STREAMS = "SELECT name, position, state, message, applied_at, owner FROM {control}.stream WHERE workflow = %s"
 
-LOCK_STREAM = "SELECT position, epoch FROM {control}.stream WHERE workflow = %s AND name = %s FOR UPDATE"
+READ_OWNER = "SELECT owner FROM {control}.stream WHERE workflow = %s AND name = %s"
+"""Who has a stream that a statement below did not match."""
+
+LOCK_STREAM = "SELECT position, epoch, owner FROM {control}.stream WHERE workflow = %s AND name = %s FOR UPDATE"
 """Wait for the transaction of an earlier owner to end, and see its outcome."""
 
-TAKE_EPOCH = "UPDATE {control}.stream SET epoch = %s WHERE workflow = %s AND name = %s"
+TAKE_EPOCH = "UPDATE {control}.stream SET epoch = %s, owner = %s WHERE workflow = %s AND name = %s"
 
 WRITE_CHECKPOINT = """
 UPDATE {control}.stream SET position = %s, applied_at = FROM_UNIXTIME(%s / 1000000), updated_at = SYSDATE(6)
@@ -84,9 +88,10 @@ WHERE workflow = %s AND name = %s AND epoch = %s
 
 WRITE_STATE = """
 UPDATE {control}.stream SET state = %s, message = %s, updated_at = SYSDATE(6)
-WHERE workflow = %s AND name = %s AND epoch = %s
+WHERE workflow = %s AND name = %s AND owner IN %s
 """
-"""Must match one row, as a checkpoint must: the row of a stream that was taken over is its new owner's."""
+"""Must match one row: the row of a stream that was taken over is its new owner's. A state is written outside of the
+sessions of the epochs, also when a take-over's answer was never heard; so the owner counts."""
 
 APPEND_LOG = """
 INSERT INTO {control}.log (workflow, stream, happened_at, kind, message) VALUES (%s, %s, UTC_TIMESTAMP(6), %s, %s)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from pymysql.err import IntegrityError
 
+from vmerge.core.ownership import Claim
 from vmerge.core.position import GtidSet
 from vmerge.core.states import StreamState
 from vmerge.mysql.checkpoints import ControlTables, StoredStream
@@ -29,12 +30,26 @@ class MySqlStates:
         self._target = target
         self._tables = tables
 
-    def find(self, stream: str) -> StoredStream | None:
-        """Return what is stored of a stream; None when it was never started."""
+    def claim(self, stream: str, owner: str) -> Claim:
+        """Return a claim to what is stored of a stream now, in an owner's name."""
+        stored = self._read(stream)
+        return Claim(stream, owner, stored.owner if stored is not None else "")
+
+    def find(self, claim: Claim) -> StoredStream | None:
+        """Return what is stored of a stream; None when it was never started.
+
+        Raises ``Fenced`` when another daemon took it over after the claim was made.
+        """
+        stored = self._read(claim.stream)
+        if stored is not None and not claim.covers(stored.owner):
+            raise self._tables.fenced(claim.stream, stored.owner)
+        return stored
+
+    def _read(self, stream: str) -> StoredStream | None:
         with short_connection(self._target, "reading states", target_fault) as connection:
             return self._tables.read_streams(connection).get(stream)
 
-    def enter(self, stream: str, find_start: Callable[[], GtidSet]) -> None:
+    def enter(self, claim: Claim, find_start: Callable[[], GtidSet]) -> None:
         """Enter a new stream with its start position, creating the control tables where they are missing.
 
         A stream that another process has entered meanwhile stays as it is.
@@ -42,15 +57,15 @@ class MySqlStates:
         with short_connection(self._target, "entering a stream", target_fault) as connection:
             self._tables.create(connection)
             try:
-                self._tables.register(connection, stream, find_start())
+                self._tables.register(connection, claim, find_start())
             except IntegrityError as error:
                 if errno_of(error) != ER_DUP_ENTRY:
                     raise
                 return
-            self._tables.append_log(connection, stream, "entered", "")
+            self._tables.append_log(connection, claim.stream, "entered", "")
 
-    def write(self, stream: str, state: StreamState, message: str, *, epoch: int) -> None:
-        """Store a state, and why. Raises ``Fenced`` when the stream's epoch is not this one any more."""
+    def write(self, claim: Claim, state: StreamState, message: str) -> None:
+        """Store a state, and why. Raises ``Fenced`` when another daemon took the stream over after the claim."""
         with short_connection(self._target, "storing a state", target_fault) as connection:
-            self._tables.write_state(connection, stream, state, message, epoch)
-            self._tables.append_log(connection, stream, state.value, message)
+            self._tables.write_state(connection, claim, state, message)
+            self._tables.append_log(connection, claim.stream, state.value, message)

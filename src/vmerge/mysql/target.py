@@ -16,6 +16,7 @@ from pymysql.err import MySQLError
 from vmerge.core.events import RowsEvent, TableMap, Transaction
 from vmerge.core.fold import fold
 from vmerge.core.grouping import group_by_kind
+from vmerge.core.ownership import Claim
 from vmerge.core.position import GtidSet
 from vmerge.core.statement import TargetName
 from vmerge.errors import KeyConflict, RowMissing, TargetError, TargetLost
@@ -64,7 +65,7 @@ class MySqlTarget:
     def __init__(
         self,
         endpoint: Endpoint,
-        stream: str,
+        claim: Claim,
         tables: ControlTables,
         *,
         plan: TargetPlan,
@@ -72,7 +73,7 @@ class MySqlTarget:
         server_id: int,
     ) -> None:
         self._endpoint = endpoint
-        self._stream = stream
+        self._claim = claim
         self._tables = tables
         self._plan = plan
         self._definitions = definitions
@@ -85,16 +86,12 @@ class MySqlTarget:
         self._groups = True
         """Whether batches are tried in the cheaper order."""
 
-    @property
-    def epoch(self) -> int:
-        """The epoch of the last take-over; 0 before the first."""
-        return self._epoch
-
     def open(self) -> GtidSet:
         """Connect and take the stream over; return its position.
 
         Raises:
             TargetError: as ``mysql/faults.py`` classes it.
+            Fenced: another daemon took the stream over after the claim was made.
         """
         self.close()
         try:
@@ -102,7 +99,7 @@ class MySqlTarget:
             if self._is_interrupted:  # while it was still connecting
                 raise TargetLost(f"{self._endpoint} was interrupted")
             show_generated_keys(self._connection)  # as the session did that read the definitions
-            position, self._epoch = self._tables.take_over(self._connection, self._stream)
+            position, self._epoch = self._tables.take_over(self._connection, self._claim)
             self._applier = EventsApplier(self._connection, self._plan.target_name, self._definitions, self._server_id)
         except (MySQLError, OSError) as error:
             raise target_fault(error, f"opening {self._endpoint}") from error
@@ -150,7 +147,9 @@ class MySqlTarget:
         connection, _ = self._opened()
         self._is_open = True
         try:
-            self._tables.write_checkpoint(connection, self._stream, position, applied_at_microseconds, self._epoch)
+            self._tables.write_checkpoint(
+                connection, self._claim.stream, position, applied_at_microseconds, self._epoch
+            )
         except (MySQLError, OSError) as error:
             raise target_fault(error, f"writing the checkpoint on {self._endpoint}") from error
         try:

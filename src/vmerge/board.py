@@ -7,12 +7,15 @@ condition. Used by the players (each publishes its own stream, reads the others)
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
-from vmerge.core.conflict import Siblings
+from vmerge.core.conflict_terms import Siblings
+from vmerge.core.joint import Offer
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState, is_free
+from vmerge.core.verdict import Finding
 from vmerge.stopping import StopToken
 
 
@@ -27,6 +30,7 @@ class Counters:
     splits: int = 0
     waits: int = 0
     jumps: int = 0
+    joints: int = 0
     lock_conflicts: int = 0
     restarts: int = 0
     blocked_seconds: float = 0.0
@@ -43,6 +47,8 @@ class Blocked:
     gtid: str
     key: str
     unfree: tuple[str, ...]
+    finding: Finding | None = None
+    """What the last evidence proved; None before there was any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +69,41 @@ class StreamProgress:
     counters: Counters = field(default_factory=Counters)
 
 
+class Settlement(Enum):
+    """What became of an offer that was led, apart from a number of its transactions that were committed."""
+
+    DECLINED = "it did not fit; nothing of it is on the target"
+    UNKNOWN = "the leader was lost in the commit; the checkpoint knows"
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """An offer on the board."""
+
+    offer: Offer
+    leader: str | None = None
+    """Who has it in hand."""
+    settlement: int | Settlement | None = None
+    """How many transactions of it were committed, or why none; None while that is open."""
+
+
 class Board:
     """Progress of all streams of one workflow.
 
     Promise: a commit that was published is seen by every snapshot taken after it, and wakes every sibling that waits.
     Invariant: ``version`` of a stream grows whenever transactions of it were committed. Any thread may read; only
     a stream's owner (its player while it runs, else the supervisor) changes it. The condition's lock is re-entrant.
+
+    Offers for a joint commit: a stream owns its offer until a leader has it in hand, and again once that is settled.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
         self._changed = threading.Condition()
         self._streams = {name: StreamProgress(name) for name in names}
         self._versions = dict.fromkeys(self._streams, 0)
+        self._offers: dict[str, Offered] = {}
+        self._news = 0
+        """Grows with every commit and every change of an offer."""
 
     def update(self, name: str, **changes: object) -> StreamProgress:
         """Change some fields of a stream's progress and return it."""
@@ -87,7 +116,7 @@ class Board:
         with self._changed:
             progress = self.update(name, **changes)
             self._versions[name] += 1
-            self._changed.notify_all()
+            self._tell()
             return progress
 
     def progress(self, name: str) -> StreamProgress:
@@ -114,6 +143,91 @@ class Board:
 
     def _version_of_others(self, name: str) -> int:
         return sum(version for other, version in self._versions.items() if other != name)
+
+    def _tell(self) -> None:
+        self._news += 1
+        self._changed.notify_all()
+
+    # Joint commits
+
+    @property
+    def news(self) -> int:
+        """A number that grows whenever something may have changed for a stream that has made an offer."""
+        with self._changed:
+            return self._news
+
+    def wait_for_news(self, seen: int, seconds: float, stop: StopToken) -> bool:
+        """Wait until ``news`` is another, a stop, or so long; return whether it is."""
+        return stop.wait_for(self._changed, lambda: self._news != seen, seconds)
+
+    def offer(self, offer: Offer) -> Offered:
+        """Put an offer up; the stream has none yet."""
+        with self._changed:
+            offered = self._offers[offer.stream] = Offered(offer)
+            self._tell()
+            return offered
+
+    def offered(self, name: str) -> Offered | None:
+        """Return a stream's offer and what became of it."""
+        with self._changed:
+            return self._offers.get(name)
+
+    def retract(self, name: str) -> bool:
+        """Take a stream's offer back, so that it may act alone; return False if a leader has it, or has settled it."""
+        with self._changed:
+            offered = self._offers.get(name)
+            if offered is not None and (offered.leader is not None or offered.settlement is not None):
+                return False
+            self.withdraw(name)
+            return True
+
+    def withdraw(self, name: str) -> None:
+        """Take a stream's offer away, come what may; one that a leader has in hand is settled without it."""
+        with self._changed:
+            if self._offers.pop(name, None) is not None:
+                self._tell()
+
+    def lead(self, name: str, patient_since: float) -> tuple[Offer, ...]:
+        """Take all offers that hold into a stream's hand and return them, in the order of names; none if it may not.
+
+        The holder of the smallest name leads, and never alone. Who may still move is waited for: every other stream
+        must be at its head, not free, or blocked with an offer; and an offer holds only while nobody has moved since
+        its stream's last attempt. A stream that is blocked since ``patient_since`` has waited enough for both.
+        """
+        with self._changed:
+            open_offers = [one.offer for one in self._offers.values() if one.leader is None and one.settlement is None]
+            standing = {
+                offer.stream: offer
+                for offer in open_offers
+                if offer.blocked_since <= patient_since or offer.version == self._version_of_others(offer.stream)
+            }
+            if len(standing) < 2 or name != min(standing):
+                return ()
+            may_others_move = any(self._may_move(one) for one in self._streams.values() if one.name not in standing)
+            if may_others_move and standing[name].blocked_since > patient_since:
+                return ()
+            for stream in standing:
+                self._offers[stream] = replace(self._offers[stream], leader=name)
+            return tuple(standing[stream] for stream in sorted(standing))
+
+    def _may_move(self, stream: StreamProgress) -> bool:
+        return is_free(stream.state, stream.phase) and not stream.is_at_head
+
+    def settle(self, leader: str, counts: Mapping[str, int]) -> None:
+        """Say how many transactions of each member were committed; of a member that is not named, none was."""
+        self._settle(leader, {name: counts.get(name, Settlement.DECLINED) for name in self._streams})
+
+    def lose(self, leader: str) -> None:
+        """Say of everything that a stream has in hand that its outcome is not known."""
+        self._settle(leader, dict.fromkeys(self._streams, Settlement.UNKNOWN))
+
+    def _settle(self, leader: str, settlements: Mapping[str, int | Settlement]) -> None:
+        with self._changed:
+            led = {name: offered for name, offered in self._offers.items() if offered.leader == leader}
+            for name, offered in led.items():
+                self._offers[name] = replace(offered, leader=None, settlement=settlements[name])
+            if led:
+                self._tell()
 
 
 def _is_moving(stream: StreamProgress) -> bool:

@@ -9,6 +9,7 @@ classed once, in ``mysql/faults.py``) or message texts. Used by every zone.
     ├── PreflightError           3  servers, accounts or schemas do not fit; nothing was changed
     │   └── ServersUnreachable      transient: servers do not answer; the stream is entered once they do
     ├── ConflictUnresolved       4  a key stayed held by another stream longer than allowed
+    │   └── ConflictProven          a conflict that no transaction of any stream will end
     ├── StopTimeout              5  a stop did not end within its bound
     ├── DaemonError              6  the daemon is running, not running, or does not know that workflow
     ├── SourceError              7
@@ -21,6 +22,7 @@ classed once, in ``mysql/faults.py``) or message texts. Used by every zone.
     ├── TargetError              8
     │   ├── TargetLost              transient: connection gone, outside of COMMIT
     │   ├── CommitUnknown           transient: COMMIT failed; only the checkpoint knows the outcome
+    │   ├── JointRefused            transient: a member of a joint commit has moved or stopped; all roll back
     │   ├── LockConflict            transient: lock wait or deadlock; replay the same transactions
     │   ├── KeyConflict             conflict: a duplicate key that a sibling may release
     │   │   └── ForeignKeyConflict  conflict: a parent that a sibling may bring, or children it may delete
@@ -100,6 +102,10 @@ class ConflictUnresolved(VmergeError):
     default_hint = "Find who holds the key on the target, settle it at the sources, then start the stream again."
 
 
+class ConflictProven(ConflictUnresolved):
+    """Two rows that cannot stand side by side on the target, with the proof that they will not part by themselves."""
+
+
 class StopTimeout(VmergeError):
     """A stop did not end within ``stop_timeout_seconds``; the message names what hung."""
 
@@ -173,6 +179,12 @@ class CommitUnknown(TargetError):
 
     verdict = Verdict.TRANSIENT
     default_hint = "The stream reads its checkpoint back and goes on by itself."
+
+
+class JointRefused(TargetError):
+    """A member of a joint commit is not where its offer said: nothing of the joint commit is on the target."""
+
+    verdict = Verdict.TRANSIENT
 
 
 class LockConflict(TargetError):

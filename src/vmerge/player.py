@@ -1,51 +1,49 @@
 """One stream: read, batch, apply, commit; on a conflict ask ``core.conflict`` and obey.
 
 Knows: the order of these steps, and what each outcome means for the position. Never knows: sockets, SQL, or how the
-machine decides. Source and target are protocols with two implementations each: ``vmerge.mysql`` and the simulator of
-the tests, which drives the same ``step`` under every schedule. Used by the supervisor.
+machine decides. Source, target and witness are protocols with two implementations each: ``vmerge.mysql`` and the
+simulator of the tests, which drives the same ``step`` under every schedule. Used by the supervisor.
 
 Each step does at most one thing that siblings can see: apply a batch, commit it, or roll it back. So a schedule of
 steps is a schedule of everything that streams see of each other, and between two steps of which the first said
-``Await`` no target transaction is open.
+``Await`` or ``Parked`` no target transaction is open.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from itertools import islice
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, assert_never
 
-from vmerge.board import Board
-from vmerge.core import conflict
+from vmerge.backlog import AHEAD_TRANSACTIONS, Backlog, Source
+from vmerge.board import Board, Offered, Settlement
+from vmerge.core import conflict_terms as terms
 from vmerge.core.batch import choose_batch
-from vmerge.core.conflict import Await, GiveUp, Isolating, Jumping, Limits, Reason, Siblings, Waiting
-from vmerge.core.events import Heartbeat, SchemaChange, SourceItem, Transaction
+from vmerge.core.conflict import batch_limit, decide
+from vmerge.core.conflict_terms import Ask, Await, GiveUp, Joining, Jumping, Limits, Park, Proceed, Waiting
+from vmerge.core.events import SchemaChange, Transaction
+from vmerge.core.evidence import Testimony
+from vmerge.core.joint import Offer, Part, gtids_of
 from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.verdict import Finding, Standing, Unproven, judge
 from vmerge.errors import (
-    ConflictUnresolved,
-    ForeignKeyConflict,
+    CommitUnknown,
+    JointRefused,
     KeyConflict,
     LockConflict,
     RowMissing,
     SchemaChanged,
     SchemaMismatch,
-    SourceLost,
     TargetError,
     TargetRejected,
     UnsupportedEvent,
     VmergeError,
 )
+from vmerge.joint import JointTarget, apply_joint, position_after
 from vmerge.pauses import retry_pause
 from vmerge.reporting import Reporter
 from vmerge.stopping import Clock, StopToken
-
-JUMP_BYTES = 2 * 1024 * 1024
-"""Row images that one jump may hold: a hundred thousand of the smallest rows fold in about a second, in some 100 MB."""
-
-JUMP_TRANSACTIONS = 20_000
-"""And transactions, of which many may have no rows: what a blocked stream holds ahead stays bounded."""
+from vmerge.surrender import surrender
 
 IDLE_SAVE_SECONDS = 2.0
 """How often a position is stored that moved without any row for the target."""
@@ -53,24 +51,11 @@ IDLE_SAVE_SECONDS = 2.0
 KEEP_ALIVE_SECONDS = 10.0
 """How often a position is stored that did not move: a target may end sessions that say nothing for longer."""
 
-
-class Source(Protocol):
-    """Where a stream's items come from."""
-
-    def open(self, position: GtidSet) -> None:
-        """Begin behind ``position``, however often it was open before."""
-
-    def read(self) -> Sequence[SourceItem]:
-        """Return the next items in order, perhaps none; blocks for about a second at most."""
-
-    def poll(self) -> Sequence[SourceItem]:
-        """Return the next items that have arrived already, perhaps none; never blocks."""
-
-    def close(self) -> None:
-        """Let go of the source."""
+LED_SECONDS = 1.0
+"""How long at a time a member waits for its leader; it is woken when the leader is done."""
 
 
-class Target(Protocol):
+class Target(JointTarget, Protocol):
     """Where a stream's transactions go. At most one target transaction is open."""
 
     def open(self) -> GtidSet:
@@ -88,20 +73,35 @@ class Target(Protocol):
     def commit(self, position: GtidSet, applied_at_microseconds: int) -> None:
         """Store the position in the open target transaction (or one of its own) and commit."""
 
-    def rollback(self) -> None:
-        """Undo the open target transaction, if there is one."""
-
     def close(self) -> None:
         """Let go of the target."""
+
+
+class Witness(Protocol):
+    """Who can be asked about a conflict."""
+
+    def testify(self, run: Sequence[Transaction]) -> Testimony:
+        """Look up what keeps a run's net effect out of the target, and where those rows are at the sources.
+
+        Changes nothing. Raises ``UnsupportedEvent`` when the rows cannot be followed, and errors of source or target.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """What an offered stream waits for: news on the board, or the instant."""
+
+    until: float
+    seen_news: int
 
 
 class Player:
     """Plays one stream.
 
     Promise: every transaction of the source is on the target exactly once, with its position, in the source's order;
-    nothing is waited for with an open target transaction. Invariants: ``_pending`` begins with the transactions
-    behind ``_position``; a batch in flight is the head of ``_pending``. A player is opened once; after an error another
-    one goes on from the checkpoint. Owner: one thread, which opens, uses and closes the connections.
+    nothing is waited for with an open target transaction. Invariants: the backlog begins with the transactions
+    behind ``_position``; a batch in flight is its head. A player is opened once; after an error another one goes on
+    from the checkpoint. Owner: one thread, which opens, uses and closes the connections.
     """
 
     def __init__(
@@ -109,6 +109,7 @@ class Player:
         name: str,
         source: Source,
         target: Target,
+        witness: Witness,
         board: Board,
         *,
         limits: Limits,
@@ -119,29 +120,33 @@ class Player:
         after_conflict: bool = False,
     ) -> None:
         self._name = name
-        self._source = source
+        self._backlog = Backlog(source)
         self._target = target
+        self._witness = witness
         self._board = board
         self._limits = limits
         self._clock = clock
         self._concerns = concerns
         self._accepted_schema_changes = accepted_schema_changes
         self._pause = pause
-        self._state: conflict.State = Isolating() if after_conflict else conflict.Clear()
+        self._state: terms.State = terms.Isolating() if after_conflict else terms.Clear()
         self._position = GtidSet()
-        self._pending: deque[SourceItem] = deque()
         self._in_flight: list[Transaction] = []
-        self._snapshot = Siblings(0, 0)
+        self._parts: tuple[Part, ...] = ()
+        """What is in flight, if it is a joint commit that this stream leads."""
+        self._snapshot = terms.Siblings(0, 0)
         self._is_woken = False
         self._is_position_unsaved = False
         self._applied_at = 0
         self._saved_at = 0.0
+        self._fences: Mapping[str, GtidSet] = {}
+        """The heads of the last testimony of this wait."""
         self._reporter = Reporter(name, board, clock)
 
     @property
     def has_conflict(self) -> bool:
         """Whether a conflict is under way or was met not long ago; a successor then starts without batches."""
-        return not isinstance(self._state, conflict.Clear)
+        return not isinstance(self._state, terms.Clear)
 
     @property
     def position(self) -> GtidSet:
@@ -150,8 +155,8 @@ class Player:
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether a batch is applied and not yet committed."""
-        return bool(self._in_flight)
+        """Whether something is applied and not yet committed."""
+        return bool(self._in_flight or self._parts)
 
     def run(self, stop: StopToken) -> None:
         """Play until told to stop. Every error goes to the caller; the connections are closed in every case."""
@@ -166,19 +171,25 @@ class Player:
 
     def open(self) -> None:
         """Take the stream over on the target and open the source behind its position."""
+        self._leave_joints()
         self._reporter.connecting()
         self._position = self._target.open()
-        self._source.open(self._position)
+        self._backlog.open(self._position)
         self._saved_at = self._clock.monotonic()
         self._reporter.opened(self._position)
 
     def close(self) -> None:
         """Close both sides; what was in flight is rolled back by the target."""
-        self._source.close()
+        self._backlog.close()
         self._target.close()
+        self._leave_joints()
         self._reporter.closed()
 
-    def step(self) -> Await | None:
+    def _leave_joints(self) -> None:
+        self._board.lose(self._name)
+        self._board.withdraw(self._name)
+
+    def step(self) -> Await | Parked | None:
         """Do one thing; return what to wait for before the next step, if anything.
 
         Raises:
@@ -186,35 +197,30 @@ class Player:
         """
         if self._is_woken:
             self._is_woken = False
-            self._state, _ = conflict.decide(self._state, conflict.Woken(), self._limits)
-        if self._in_flight:
+            self._decide(terms.Woken())
+        if self.is_in_flight:
             return self._commit()
-        if not self._pending:
+        if not self._backlog.items:
             self._read()
-        if not self._pending:
+        if not self._backlog.items:
             self._save_if_due()
             return None
-        head = self._pending[0]
+        head = self._backlog.items[0]
         if isinstance(head, SchemaChange):
             self._pass_schema_change(head)
             return None
         if isinstance(self._state, Jumping):
             return self._jump(self._state)
+        if isinstance(self._state, Joining):
+            return self._join(self._state)
         return self._apply()
 
     # Reading
 
     def _read(self) -> None:
-        self._take(self._source.read())
-
-    def _take(self, items: Sequence[SourceItem]) -> None:
-        for item in items:
-            if isinstance(item, Heartbeat):
-                if not self._pending:
-                    self._reporter.at_head()
-            else:
-                self._pending.append(item)
-        if self._pending:
+        if self._backlog.read():
+            self._reporter.at_head()
+        if self._backlog.items:
             self._reporter.received()
 
     def _save_if_due(self) -> None:
@@ -242,7 +248,7 @@ class Player:
                 "siblings' are there, too), then go on with `vmerge start --past-schema-change "
                 f"{change.gtid} -- WORKFLOW {self._name}`.",
             )
-        self._pending.popleft()
+        self._backlog.drop(1)
         self._pass([change.gtid], change.committed_at_microseconds, count=1)
         if is_concerned:
             self._save()  # at once: nobody shall have to accept it twice
@@ -257,11 +263,11 @@ class Player:
 
     # Applying
 
-    def _apply(self) -> Await | None:
-        batch = choose_batch(self._pending, conflict.batch_limit(self._state, self._limits))
+    def _apply(self) -> Await | Parked | None:
+        batch = choose_batch(self._backlog.items, batch_limit(self._state, self._limits))
         if not any(transaction.byte_count for transaction in batch):
-            self._drop_from_pending(batch)
-            self._pass(_gtids_of(batch), batch[-1].committed_at_microseconds, count=len(batch))
+            self._backlog.drop(len(batch))
+            self._pass(gtids_of(batch), batch[-1].committed_at_microseconds, count=len(batch))
             return None
         # The snapshot is taken before the attempt: a sibling that moves during it may release what we miss.
         self._snapshot = self._board.siblings_of(self._name)
@@ -272,14 +278,11 @@ class Player:
         self._in_flight = batch
         return None
 
-    def _jump(self, jumping: Jumping) -> Await | None:
+    def _jump(self, jumping: Jumping) -> Await | Parked | None:
         """Apply the next transactions, as many as have arrived of so many, as their net effect."""
-        run = self._look_ahead(jumping.count)
+        run = self._backlog.look_ahead(jumping.count, self._position)
         if len(run) < jumping.least:
-            now = self._clock.monotonic()
-            decision = self._decide(conflict.Unreached(now, self._pause(self._attempt())))
-            assert not isinstance(decision, GiveUp), "a jump that is not tried proves nothing"
-            return decision
+            return self._obey(self._decide(terms.Unreached(*self._now_and_pause())))
         self._snapshot = self._board.siblings_of(self._name)
         try:
             self._target.apply_net_effect(run)
@@ -288,146 +291,181 @@ class Player:
         self._in_flight = run
         return None
 
-    def _look_ahead(self, count: int) -> list[Transaction]:
-        """Return the next transactions up to a schema change, the bounds of a jump, or what has arrived."""
-        ahead = _bytes_of(self._pending)
-        while len(self._pending) < min(count, JUMP_TRANSACTIONS) and ahead < JUMP_BYTES:
-            before = len(self._pending)
-            self._poll()
-            if len(self._pending) == before:
-                break
-            ahead += _bytes_of(islice(self._pending, before, None))
-        run: list[Transaction] = []
-        size = 0
-        for item in self._pending:
-            if not isinstance(item, Transaction) or len(run) == min(count, JUMP_TRANSACTIONS):
-                break
-            size += item.byte_count
-            if run and size > JUMP_BYTES:
-                break
-            run.append(item)
-        return run
-
-    def _poll(self) -> None:
-        """Take what has arrived. A source that is lost while the stream is blocked is opened again behind what it gave.
-
-        A restart would do that too, but forget for how long the stream is blocked already.
-        """
-        try:
-            self._take(self._source.poll())
-        except SourceLost:
-            received = [item for item in self._pending if not isinstance(item, Heartbeat)]
-            position = self._position.advanced(_gtids_of(received))
-            with suppress(SourceLost):  # not yet back: what has arrived has to do until the next jump
-                self._source.open(position)
-
-    def _commit(self) -> Await | None:
+    def _commit(self) -> Await | Parked | None:
+        if self._parts:
+            return self._commit_joint()
         batch, self._in_flight = self._in_flight, []
-        position = self._position.advanced(_gtids_of(batch))
-        applied_at = batch[-1].committed_at_microseconds
+        position = self._position.advanced(gtids_of(batch))
         try:
-            self._target.commit(position, applied_at)
+            self._target.commit(position, batch[-1].committed_at_microseconds)
         except TargetError as error:
             return self._failed(batch, error)
-        self._position = position
-        self._applied_at = applied_at
-        self._has_saved()
-        self._drop_from_pending(batch)
-        if isinstance(self._state, Jumping):
-            self._reporter.jumped(batch)
-        # Before siblings hear of it: what they commit in answer shall count as a move of theirs.
-        applied = conflict.Applied(len(batch), self._board.siblings_of(self._name).version)
-        self._state, _ = conflict.decide(self._state, applied, self._limits)
-        limit = conflict.batch_limit(self._state, self._limits)
-        self._reporter.committed(batch, position, applied_at / 1e6, limit)
+        self._has_committed(batch, position)
         return None
 
-    def _drop_from_pending(self, batch: Sequence[Transaction]) -> None:
-        if len(batch) == len(self._pending):
-            self._pending.clear()
-            return
-        for _ in batch:
-            self._pending.popleft()
+    def _has_committed(self, batch: Sequence[Transaction], position: GtidSet) -> None:
+        """These transactions, the first ones, are on the target with their position."""
+        before = self._state
+        self._position = position
+        self._applied_at = batch[-1].committed_at_microseconds
+        self._has_saved()
+        self._backlog.drop(len(batch))
+        self._fences = {}
+        # Before siblings hear of it: what they commit in answer shall count as a move of theirs.
+        version = self._board.siblings_of(self._name).version
+        self._decide(terms.Applied(len(batch), version))
+        limit = batch_limit(self._state, self._limits)
+        self._reporter.committed(before, batch, position, limit)
+
+    # Joint commits
+
+    def _join(self, joining: Joining) -> Await | Parked | None:
+        """Offer the run; lead if it falls to this stream; learn what became of it; or try alone again."""
+        seen_news = self._board.news
+        offered = self._board.offered(self._name) or self._offer(joining.waiting)
+        if offered.settlement is not None:
+            return self._learn(offered, offered.settlement)
+        now = self._clock.monotonic()
+        if offered.leader is not None:
+            return Parked(now + LED_SECONDS, seen_news)
+        try:
+            self._parts = apply_joint(self._name, self._target, self._board, now - self._limits.jump_after_seconds)
+        except (TargetError, UnsupportedEvent) as error:
+            return self._unjoined(error)
+        if self._parts:
+            return None
+        has_moved = self._board.siblings_of(self._name).version != joining.waiting.siblings.version
+        if (now >= joining.until or has_moved) and self._board.retract(self._name):
+            return self._obey(self._decide(terms.Woken()))
+        return Parked(joining.until, seen_news)
+
+    def _offer(self, waiting: Waiting) -> Offered:
+        run = tuple(self._backlog.look_ahead(AHEAD_TRANSACTIONS, self._position))
+        version, membership = waiting.siblings.version, self._target.membership()
+        return self._board.offer(Offer(self._name, version, waiting.since, self._position, run, membership))
+
+    def _learn(self, offered: Offered, settlement: int | Settlement) -> Await | Parked | None:
+        self._board.withdraw(self._name)
+        match settlement:
+            case Settlement.UNKNOWN:
+                raise CommitUnknown(f"stream {self._name}: its sibling was lost in a commit for both")
+            case Settlement.DECLINED:
+                return self._obey(self._decide(terms.Unjoined(*self._now_and_pause())))
+            case int():
+                self._has_committed(offered.offer.run[:settlement], position_after(offered, settlement))
+                return None
+            case _:
+                assert_never(settlement)
+
+    def _commit_joint(self) -> Await | Parked | None:
+        try:
+            self._target.commit_joint(self._parts)
+        except TargetError as error:
+            return self._unjoined(error)
+        parts, self._parts = self._parts, ()
+        self._board.settle(self._name, {part.stream: len(part.run) for part in parts})
+        own = self._board.offered(self._name)
+        assert own is not None, "a leader is a member"
+        assert own.settlement is not None
+        return self._learn(own, own.settlement)
+
+    def _unjoined(self, error: VmergeError) -> Await | Parked | None:
+        """Undo a joint commit that failed, then let the members go."""
+        if self._as_event(1, error) is None:
+            raise error
+        self._parts = ()
+        self._target.rollback()
+        self._board.settle(self._name, {})
+        self._board.withdraw(self._name)
+        return self._obey(self._decide(terms.Unjoined(*self._now_and_pause())))
 
     # Conflicts
 
-    def _failed(self, batch: Sequence[Transaction], error: VmergeError) -> Await | None:
+    def _failed(self, batch: Sequence[Transaction], error: VmergeError) -> Await | Parked | None:
         """Roll back, ask the machine, obey."""
-        event = self._as_event(batch, error)
+        event = self._as_event(len(batch), error)
         if event is None:
             raise error
         self._target.rollback()
         before = self._state
         decision = self._decide(event)
-        if isinstance(decision, GiveUp):
-            raise self._surrender(decision.reason, before, batch, error) from error
-        if isinstance(decision, Await) and isinstance(self._state, Waiting):
+        if isinstance(self._state, Waiting):
             key = error.key if isinstance(error, KeyConflict) else None
             self._reporter.waiting(self._state, str(batch[0].gtid), key)
-        return decision
+        if isinstance(decision, Ask):
+            decision = self._ask()
+        if isinstance(decision, GiveUp):
+            raise surrender(self._name, batch[0].gtid, decision, before, error, self._clock.monotonic()) from error
+        return self._obey(decision)
 
-    def _decide(self, event: conflict.Event) -> Await | GiveUp | None:
-        """Ask the machine; return what is more than going on."""
+    def _obey(self, decision: terms.Decision) -> Await | Parked | None:
+        match decision:
+            case Proceed() | Park():
+                return None
+            case Await():
+                self._is_woken = True
+                return decision
+            case Ask() | GiveUp():
+                raise AssertionError(f"{decision} follows only from a failed attempt")
+            case _:
+                assert_never(decision)
+
+    def _decide(self, event: terms.Event) -> terms.Decision:
         before = self._state
-        self._state, decision = conflict.decide(before, event, self._limits)
-        self._reporter.failed(before, event, decision)
-        if isinstance(decision, conflict.Proceed):
-            return None
-        self._is_woken = isinstance(decision, Await)
+        self._state, decision = decide(before, event, self._limits)
+        self._reporter.decided(before, event, decision)
         return decision
 
-    def _as_event(self, batch: Sequence[Transaction], error: VmergeError) -> conflict.Event | None:
-        now = self._clock.monotonic()
+    def _ask(self) -> terms.Decision:
+        """Gather evidence and tell the machine what it proves."""
+        # Before the testimony: what a stream applied meanwhile may be what the testimony misses.
+        applied = {progress.name: progress.applied for progress in self._board.all_progress()}
+        standing = Standing(self._name, applied, self._fences)
+        finding: Finding
+        try:
+            testimony = self._witness.testify(self._backlog.look_ahead(AHEAD_TRANSACTIONS, self._position))
+        except VmergeError as error:
+            finding = Unproven(error.message)
+        else:
+            self._fences = testimony.heads
+            finding = judge(testimony, standing)
+        self._reporter.found(finding)
+        return self._decide(terms.Testified(finding, *self._now_and_pause()))
+
+    def _as_event(self, count: int, error: VmergeError) -> terms.Event | None:
+        now, pause = self._now_and_pause()
         match error:
             case KeyConflict():
-                may_jump = not isinstance(error, ForeignKeyConflict)
-                return conflict.Conflicted(
-                    len(batch), self._snapshot, now, self._pause(self._attempt()), may_jump=may_jump
-                )
+                return terms.Conflicted(count, self._snapshot, now, pause)
             case LockConflict():
-                locks = 0 if isinstance(self._state, conflict.Stuck) else self._state.locks
-                return conflict.Locked(len(batch), now, self._pause(locks + 1))
+                locks = 0 if isinstance(self._state, terms.Stuck | Joining) else self._state.locks
+                return terms.Locked(count, now, self._pause(locks + 1))
+            case JointRefused():
+                return terms.Unjoined(now, pause)
             case RowMissing() | SchemaMismatch() | TargetRejected():
-                return conflict.Rejected(len(batch), now, self._pause(self._attempt()))
+                return terms.Rejected(count, now, pause)
             case UnsupportedEvent():
-                return conflict.Unfoldable(now, self._pause(self._attempt()))
+                return terms.Unfoldable(now, pause)
             case _:
                 return None
 
-    def _attempt(self) -> int:
-        """Return the number of the attempt that comes next, for its pause."""
+    def _now_and_pause(self) -> tuple[float, float]:
+        """Return the instant and the pause before the attempt that comes next."""
         match self._state:
-            case Waiting(attempts=attempts) | Jumping(waiting=Waiting(attempts=attempts)):
-                return attempts + 1
+            case Waiting(attempts=attempts):
+                pause = self._pause(attempts + 1)
+            case Jumping(waiting) | Joining(waiting):
+                pause = self._pause(waiting.attempts + 1)
             case _:
-                return 1
+                pause = self._pause(1)
+        return self._clock.monotonic(), pause
 
-    def _surrender(
-        self, reason: Reason, before: conflict.State, batch: Sequence[Transaction], error: VmergeError
-    ) -> VmergeError:
-        gtid = batch[0].gtid
-        if reason is Reason.REJECTED:
-            return type(error)(f"stream {self._name}, transaction {gtid}: {error.message}", hint=error.hint)
-        seconds = self._clock.monotonic() - before.since if isinstance(before, Waiting) else 0.0
-        return ConflictUnresolved(
-            f"stream {self._name}, transaction {gtid}: {error.message}; {reason.value} (blocked for {seconds:.1f} s)",
-        )
-
-    def _wait(self, pause: Await, stop: StopToken) -> None:
+    def _wait(self, pause: Await | Parked, stop: StopToken) -> None:
         seconds = pause.until - self._clock.monotonic()
-        if pause.seen_version is None:
-            stop.wait(seconds)
-        else:
-            self._board.wait_for_siblings(self._name, pause.seen_version, seconds, stop)
-
-
-def _gtids_of(items: Sequence[Transaction | SchemaChange]) -> list[Gtid]:
-    """Return the GTIDs that are done with these items, the earlier halves of XA transactions last."""
-    gtids = [item.gtid for item in items]
-    gtids += [item.prepared for item in items if isinstance(item, Transaction) and item.prepared is not None]
-    return gtids
-
-
-def _bytes_of(items: Iterable[SourceItem]) -> int:
-    """Return how many bytes of row images items hold."""
-    return sum(item.byte_count for item in items if isinstance(item, Transaction))
+        match pause:
+            case Parked(seen_news=seen):
+                self._board.wait_for_news(seen, seconds, stop)
+            case Await(seen_version=None):
+                stop.wait(seconds)
+            case Await(seen_version=int() as version):
+                self._board.wait_for_siblings(self._name, version, seconds, stop)

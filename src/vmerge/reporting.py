@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vmerge.board import Blocked, Board, Counters
-from vmerge.core import conflict
+from vmerge.core import conflict_terms as terms
 from vmerge.core.events import Transaction
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase
+from vmerge.core.verdict import Finding
 from vmerge.stopping import Clock
 
 logger = logging.getLogger(__name__)
@@ -82,16 +83,16 @@ class Reporter:
         self._pass_split(count)
         self._update(applied=position, applied_at=applied_at)
 
-    def jumped(self, run: Sequence[Transaction]) -> None:
-        """These transactions were committed as their net effect."""
-        self._log("jumped over %d transactions, the last one %s", len(run), run[-1].gtid)
-        counters = self._counters
-        self._update(counters=replace(counters, jumps=counters.jumps + 1))
-
-    def committed(self, batch: Sequence[Transaction], position: GtidSet, applied_at: float, batch_limit: int) -> None:
-        """A batch is on the target; siblings wake."""
+    def committed(self, before: terms.State, batch: Sequence[Transaction], position: GtidSet, batch_limit: int) -> None:
+        """A batch is on the target; siblings wake. ``before`` is how it came there."""
         self._pass_split(len(batch))
         counters = self._counters_after_wait()
+        if isinstance(before, terms.Jumping):
+            self._log("jumped over %d transactions, the last one %s", len(batch), batch[-1].gtid)
+            counters = replace(counters, jumps=counters.jumps + 1)
+        elif isinstance(before, terms.Joining):
+            self._log("joined %d transactions with its siblings', the last one %s", len(batch), batch[-1].gtid)
+            counters = replace(counters, joints=counters.joints + 1)
         if self._has_told_wait or self._locks >= TOLD_LOCKS:
             self._has_told_wait = False
             self._log("goes on")
@@ -100,7 +101,7 @@ class Reporter:
             self._name,
             phase=Phase.APPLYING,
             applied=position,
-            applied_at=applied_at,
+            applied_at=batch[-1].committed_at_microseconds / 1e6,
             batch_limit=batch_limit,
             blocked=None,
             counters=replace(
@@ -111,28 +112,34 @@ class Reporter:
             ),
         )
 
-    def failed(self, before: conflict.State, event: conflict.Event, decision: conflict.Decision) -> None:
-        """An attempt was rolled back, and this was decided."""
+    def decided(self, before: terms.State, event: terms.Event, decision: terms.Decision) -> None:
+        """Something happened, and this was decided."""
         counters = self._counters
         match event:
-            case conflict.Conflicted() | conflict.Rejected() if isinstance(before, conflict.Jumping):
+            case terms.Conflicted() | terms.Rejected() if isinstance(before, terms.Jumping):
                 return
-            case conflict.Conflicted(count=count) | conflict.Rejected(count=count) if count > 1:
+            case terms.Conflicted(count=count) | terms.Rejected(count=count) if count > 1:
                 counters = replace(counters, splits=counters.splits + 1)
                 self._split_rest, self._split_done = count, 0
-            case conflict.Conflicted() if isinstance(decision, conflict.Await):
-                if isinstance(before, conflict.Waiting):
+            case terms.Conflicted() if isinstance(decision, terms.Await):
+                if isinstance(before, terms.Waiting):
                     return
                 # What a split brought to the target before the one that waits is the flush; later ones are not.
                 has_flushed = bool(self._split_rest and self._split_done)
                 counters = replace(counters, waits=counters.waits + 1, flushes=counters.flushes + has_flushed)
                 self._split_rest = 0
-            case conflict.Locked():
+            case terms.Locked():
                 counters = replace(counters, lock_conflicts=counters.lock_conflicts + 1)
                 self._lock_out()
             case _:
                 return
         self._update(counters=counters)
+
+    def found(self, finding: Finding) -> None:
+        """Evidence about the wait under way was gathered."""
+        blocked = self._board.progress(self._name).blocked
+        if blocked is not None:
+            self._update(blocked=replace(blocked, finding=finding))
 
     def _lock_out(self) -> None:
         """Count lock conflicts in a row; siblings briefly in each other's way are no news, more than that is."""
@@ -142,12 +149,13 @@ class Reporter:
         if self._locks >= TOLD_LOCKS:
             self._update(phase=Phase.LOCKED_OUT)
 
-    def waiting(self, state: conflict.Waiting, gtid: str, key: str | None) -> None:
+    def waiting(self, state: terms.Waiting, gtid: str, key: str | None) -> None:
         """The stream waits; ``key`` is None when this attempt failed before it came to the key."""
         known = self._board.progress(self._name).blocked
         if key is None:
             key = known.key if known is not None else ""
-        blocked = Blocked(state.since, state.attempts, gtid, key, state.siblings.unfree)
+        finding = known.finding if known is not None else None
+        blocked = Blocked(state.since, state.attempts, gtid, key, state.siblings.unfree, finding)
         self._update(phase=Phase.WAITING, blocked=blocked)
         seconds = self._clock.monotonic() - state.since
         if seconds >= TOLD_WAIT_SECONDS and not self._has_told_wait:

@@ -7,12 +7,12 @@ Never knows: what streams contain, or players. Used by ``SimTarget``; its snapsh
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from tests.sim.rows import Change, Row, RowKey, Table, Value, unique_entries
 
 from vmerge.core.position import GtidSet
-from vmerge.errors import Fenced, ForeignKeyConflict, KeyConflict, LockConflict, RowMissing
+from vmerge.errors import Fenced, ForeignKeyConflict, JointRefused, KeyConflict, LockConflict, RowMissing
 
 Entry = tuple[Hashable, ...]
 """What can be locked: a row by its primary key, or an entry of a unique key."""
@@ -80,6 +80,18 @@ class SimDatabase:
         self.checkpoints[stream] = position
         self.rollback(stream)
 
+    def commit_joint(self, leader: str, checkpoints: Sequence[tuple[str, GtidSet, GtidSet, int]]) -> None:
+        """Make the leader's transaction visible with each member's position, from the first to the second position.
+
+        Raises ``JointRefused``, changing nothing, if a member has another position or epoch by now.
+        """
+        for stream, before, _, epoch in checkpoints:
+            if (self.checkpoints[stream], self.epochs[stream]) != (before, epoch):
+                raise JointRefused(f"stream {stream} has moved")
+        for stream, _, after, _ in checkpoints:
+            self.checkpoints[stream] = after
+        self.commit(leader, self.checkpoints[leader], self.epochs[leader])
+
     def take_over(self, stream: str) -> tuple[GtidSet, int]:
         """Give a stream a new owner; return its position and the owner's epoch."""
         self.epochs[stream] += 1
@@ -145,6 +157,10 @@ class SimDatabase:
     def is_related(self, table_name: str) -> bool:
         """Tell whether a table is child or parent of a foreign key."""
         return bool(self._tables[table_name].parents) or any(True for _ in self._children_of(table_name))
+
+    def depth(self, table_name: str) -> int:
+        """Return how many parents stand above a table."""
+        return max((self.depth(parent) + 1 for _, parent in self._tables[table_name].parents), default=0)
 
     def _find(self, stream: str, key: RowKey) -> Row | None:
         overlay = self.open[stream]

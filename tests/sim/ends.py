@@ -14,9 +14,10 @@ from tests.sim.rows import decode
 
 from vmerge.core.event_types import NO_FOREIGN_KEY_CHECKS_FLAG as NO_CHECKS
 from vmerge.core.events import Heartbeat, RowsEvent, SourceItem, TableMap, Transaction
-from vmerge.core.fold import fold
+from vmerge.core.fold import NetEffect, fold
+from vmerge.core.joint import Part
 from vmerge.core.position import GtidSet
-from vmerge.errors import CommitUnknown, SourceLost, TargetLost, VmergeError
+from vmerge.errors import CommitUnknown, KeyConflict, SourceLost, TargetLost, VmergeError
 
 
 class SimClock:
@@ -79,6 +80,25 @@ class SimSource:
         self.rest = []
 
 
+class SimRules:
+    """What the net effect must know of the simulator's tables."""
+
+    def __init__(self, database: SimDatabase) -> None:
+        self._database = database
+
+    def key_columns(self, table_map: TableMap) -> tuple[int, ...]:
+        """See ``TableRules``."""
+        return (0,)
+
+    def has_foreign_keys(self, table_map: TableMap) -> bool:
+        """See ``TableRules``."""
+        return self._database.is_related(table_map.table)
+
+    def depth(self, table_map: TableMap) -> int:
+        """See ``TableRules``."""
+        return self._database.depth(table_map.table)
+
+
 class SimTarget:
     """One stream's session on the shared database."""
 
@@ -104,12 +124,38 @@ class SimTarget:
 
     def apply_net_effect(self, run: Sequence[Transaction]) -> None:
         """See ``Target``; the effect is made by the product's own code."""
-        self._apply(
-            fold((event for transaction in run for event in transaction.rows), lambda _: (0,), self._has_foreign_keys)
-        )
+        self._apply(self._fold(run).rows())
 
-    def _has_foreign_keys(self, table: TableMap) -> bool:
-        return self._database.is_related(table.table)
+    def _fold(self, run: Sequence[Transaction]) -> NetEffect:
+        return fold((event for transaction in run for event in transaction.rows), SimRules(self._database))
+
+    def membership(self) -> object:
+        """See ``JointTarget``."""
+        return self._epoch
+
+    def apply_joint(self, parts: Sequence[Part]) -> str | None:
+        """See ``JointTarget``."""
+        effects = [(part.stream, self._fold(part.run)) for part in parts]
+        for kind in ("deletes", "updates", "inserts"):
+            for stream, effect in effects:
+                try:
+                    self._apply(getattr(effect, kind))
+                except KeyConflict:
+                    return stream
+        return None
+
+    def commit_joint(self, parts: Sequence[Part]) -> None:
+        """See ``JointTarget``."""
+        self._require_connection()
+        self._strike(Fault.BEFORE_COMMIT, CommitUnknown("gone in COMMIT"))
+        self._database.begin(self._stream)
+        checkpoints = []
+        for part in parts:
+            epoch = part.offer.membership
+            assert isinstance(epoch, int)
+            checkpoints.append((part.stream, part.offer.position, part.position, epoch))
+        self._database.commit_joint(self._stream, checkpoints)
+        self._strike(Fault.AFTER_COMMIT, CommitUnknown("gone in COMMIT"))
 
     def _apply(self, rows: Iterable[RowsEvent]) -> None:
         self._require_connection()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, product
 
 from tests.sim.rows import Change, Row, RowKey, Table, changed, is_consistent
 
@@ -96,38 +97,45 @@ class History:
                 yield (*vector[:stream], length + 1, *vector[stream + 1 :])
 
     def jumps(self, vector: Vector) -> Iterator[Vector]:
-        """Yield the vectors that the net effect of several transactions of one stream leads to."""
+        """Yield the vectors that the net effect of some transactions of one stream leads to."""
         for stream, length in enumerate(vector):
-            for longer in range(length + 2, len(self.streams[stream]) + 1):
+            for longer in range(length + 1, len(self.streams[stream]) + 1):
                 reached = (*vector[:stream], longer, *vector[stream + 1 :])
                 if self.union(reached) is not None:
                     yield reached
 
+    def joints(self, vector: Vector) -> Iterator[Vector]:
+        """Yield the vectors that the net effect of several streams together leads to."""
+        ranges = [range(now, end + 1) for now, end in zip(vector, self.end, strict=True)]
+        for reached in product(*ranges):
+            movers = sum(after > before for before, after in zip(vector, reached, strict=True))
+            if movers > 1 and self.union(reached) is not None:
+                yield reached
+
     def is_dead(self, vector: Vector) -> bool:
-        """Tell whether no stream can go on alone, by a step or by a jump, though some are left."""
-        return (
-            vector != self.end and next(self.following(vector), None) is None and next(self.jumps(vector), None) is None
-        )
+        """Tell whether nothing leads on: no step, no jump, no joint commit, though something is left."""
+        ways = chain(self.following(vector), self.jumps(vector), self.joints(vector))
+        return vector != self.end and next(ways, None) is None
 
     @cached_property
     def reachable(self) -> frozenset[Vector]:
-        """All vectors that steps and jumps lead to."""
+        """All vectors that steps, jumps and joint commits lead to."""
         found = {self.start}
         stack = [self.start]
         while stack:
             current = stack.pop()
-            for vector in (*self.following(current), *self.jumps(current)):
+            for vector in (*self.following(current), *self.jumps(current), *self.joints(current)):
                 if vector not in found:
                     found.add(vector)
                     stack.append(vector)
         return frozenset(found)
 
     def can_end(self) -> bool:
-        """Tell whether some order of steps and jumps leads to the union of all."""
+        """Tell whether some order leads to the union of all."""
         return self.end in self.reachable
 
     def is_solvable_alone(self) -> bool:
-        """Tell whether no order of steps and jumps ends in a dead vector."""
+        """Tell whether no order ends in a dead vector."""
         return not any(self.is_dead(vector) for vector in self.reachable)
 
     def has_conflicts(self) -> bool:

@@ -12,7 +12,8 @@ from tests.sim.rows import Change, Table, delete, insert, update
 from tests.sim.world import gtid_of, transaction_of
 
 from vmerge.board import Board
-from vmerge.core.conflict import Await, Limits
+from vmerge.core import evidence
+from vmerge.core.conflict_terms import Await, Limits
 from vmerge.core.events import SchemaChange, SourceItem, Transaction
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.states import Phase, StreamState
@@ -24,10 +25,11 @@ from vmerge.errors import (
     RowMissing,
     SchemaChanged,
     SchemaMismatch,
+    SourceLost,
     TargetError,
     VmergeError,
 )
-from vmerge.player import IDLE_SAVE_SECONDS, Player
+from vmerge.player import IDLE_SAVE_SECONDS, Parked, Player
 
 TABLES = {"u": Table("u", unique=((1,),))}
 
@@ -45,6 +47,14 @@ class RefusingTarget(SimTarget):
                 self.refuses = None
             raise error
         super().apply(batch)
+
+
+class SilentWitness:
+    """Cannot ask anybody."""
+
+    def testify(self, run: Sequence[Transaction]) -> evidence.Testimony:
+        """See ``Witness``."""
+        raise SourceLost("no source answers")
 
 
 class Lone:
@@ -70,6 +80,7 @@ class Lone:
             "A",
             self.source,
             self.target,
+            SilentWitness(),
             self.board,
             limits=self.limits,
             clock=self.clock,
@@ -84,7 +95,7 @@ class Lone:
         self.player = self._player()
         self.player.open()
 
-    def steps(self, count: int = 30) -> Await | None:
+    def steps(self, count: int = 30) -> Await | Parked | None:
         """Step until the player waits, or so often."""
         for _ in range(count):
             pause = self.player.step()
@@ -276,7 +287,7 @@ def test_a_lock_wait_while_blocked_keeps_the_key_on_show() -> None:
     assert before is not None
     lone.target.refuses = (1, LockConflict("busy"))
     pause = lone.steps()
-    assert pause is not None
+    assert isinstance(pause, Await)
     assert pause.seen_version is None
     assert lone.board.progress("A").blocked == before
     del lone.database.rows["u", 9]

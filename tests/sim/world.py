@@ -7,7 +7,6 @@ single step. Never knows: why a schedule is as it is. Used by the searches and t
 from __future__ import annotations
 
 import copy
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,28 +15,29 @@ from tests.sim.database import SimDatabase, Snapshot
 from tests.sim.ends import Fault, SimClock, SimSource, SimTarget
 from tests.sim.history import History, Vector
 from tests.sim.rows import encode
+from tests.sim.witness import SimWitness
 
-from vmerge.board import Board, StreamProgress
-from vmerge.core.conflict import Await, Clear, Isolating, Jumping, Limits, Waiting
+from vmerge.board import Board
+from vmerge.core.conflict_terms import Await, Clear, Isolating, Joining, Jumping, Limits, Waiting
 from vmerge.core.events import Transaction
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import ConflictUnresolved, Verdict, VmergeError
-from vmerge.player import Player
+from vmerge.player import Parked, Player
 from vmerge.reporting import Reporter
 
 
 class SimBoard(Board):
     """A board that can be taken back to an earlier moment."""
 
-    def save(self) -> tuple[dict[str, StreamProgress], dict[str, int]]:
+    def save(self) -> tuple[Any, ...]:
         """Return everything, for ``restore``."""
-        return dict(self._streams), dict(self._versions)
+        return dict(self._streams), dict(self._versions), dict(self._offers), self._news
 
-    def restore(self, saved: tuple[dict[str, StreamProgress], dict[str, int]]) -> None:
+    def restore(self, saved: tuple[Any, ...]) -> None:
         """Go back to what was saved."""
-        streams, versions = saved
-        self._streams, self._versions = dict(streams), dict(versions)
+        streams, versions, offers, self._news = saved
+        self._streams, self._versions, self._offers = dict(streams), dict(versions), dict(offers)
 
 
 @dataclass
@@ -48,7 +48,7 @@ class SimStream:
     source: SimSource
     target: SimTarget
     player: Player
-    sleep: Await | None = None
+    sleep: Await | Parked | None = None
     failure: ConflictUnresolved | None = None
 
 
@@ -72,6 +72,7 @@ class Settings:
     calm: int = 50
     timeout_seconds: float = 60.0
     jump_after_seconds: float = 1.0
+    ask_after_seconds: float = 1.0
     pause: Callable[[int], float] = field(default=lambda attempt: 0.01 * 2 ** min(attempt, 7))
 
 
@@ -109,11 +110,13 @@ class World:
             settings.timeout_seconds,
             calm_transactions=settings.calm,
             jump_after_seconds=settings.jump_after_seconds,
+            ask_after_seconds=settings.ask_after_seconds,
         )
         return Player(
             name,
             source,
             target,
+            SimWitness(self.history, self.database, name),
             self.board,
             limits=limits,
             clock=self.clock,
@@ -198,6 +201,8 @@ class World:
         sleep = self.streams[name].sleep
         if sleep is None or self.clock.now >= sleep.until:
             return False
+        if isinstance(sleep, Parked):
+            return self.board.news == sleep.seen_news
         return sleep.seen_version is None or self.board.siblings_of(name).version == sleep.seen_version
 
     def is_done(self, name: str) -> bool:
@@ -225,15 +230,16 @@ class World:
     def _check_stream(self, index: int, stream: SimStream, vector: Vector) -> None:
         name = stream.name
         progress = self.board.progress(name)
-        if stream.failure is None:
+        offered = self.board.offered(name)
+        if stream.failure is None and (offered is None or offered.settlement is None):
             self._check_position(index, stream, vector[index])
             assert progress.applied == stream.player.position, f"{name}: the board shows another position"
         if stream.sleep is not None or stream.failure is not None:
             assert name not in self.database.open, f"{name} waits with an open target transaction"
         if progress.blocked is not None:
-            is_waiting = isinstance(stream.player._state, Waiting | Jumping) and stream.failure is None
+            is_waiting = isinstance(stream.player._state, Waiting | Jumping | Joining) and stream.failure is None
             assert is_waiting, f"{name} is shown as blocked and is not"
-        if stream.sleep is not None and stream.sleep.seen_version is not None and self.is_asleep(name):
+        if isinstance(stream.sleep, Await) and stream.sleep.seen_version is not None and self.is_asleep(name):
             assert not self.history.can_step(vector, index), f"{name} sleeps at {vector} though its key is free"
 
     def _check_position(self, index: int, stream: SimStream, stored: int) -> None:
@@ -274,8 +280,10 @@ def fork(player: Player) -> Player:
     twin = Player.__new__(Player)
     twin.__dict__.update(player.__dict__)
     for name, value in player.__dict__.items():
-        if isinstance(value, list | deque | dict | set | Reporter):
+        if isinstance(value, list | dict | set | Reporter):
             setattr(twin, name, copy.copy(value))
+    twin._backlog = copy.copy(player._backlog)
+    twin._backlog.items = player._backlog.items.copy()
     return twin
 
 
@@ -299,9 +307,17 @@ def fingerprint(world: World) -> tuple[Any, ...]:
                 mode = ("Waiting", *_wait_mode(player._state, version))
             case Jumping(waiting, count, least):
                 mode = ("Jumping", count, least, *_wait_mode(waiting, version))
+            case Joining(waiting):
+                mode = ("Joining", *_wait_mode(waiting, version))
             case state:
                 mode = (type(state).__name__,)
-        players.append((mode, len(player._pending), len(player._in_flight), len(stream.source.rest), player._position))
+        flight = len(player._in_flight), tuple((part.stream, len(part.run)) for part in player._parts)
+        offered = world.board.offered(name)
+        offer = None
+        if offered is not None:
+            offer = len(offered.offer.run), offered.offer.version == version, offered.leader, offered.settlement
+        backlog = len(player._backlog.items)
+        players.append((mode, backlog, flight, len(stream.source.rest), player._position, offer))
     checkpoints = tuple(world.database.checkpoints.values())
     return checkpoints, tuple(players)
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from vmerge.board import Blocked, Board, Counters
-from vmerge.core.conflict import Siblings
+from vmerge.core.conflict_terms import Siblings
 from vmerge.core.states import Phase, StreamState
 from vmerge.stopping import StopToken
 

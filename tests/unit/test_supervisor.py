@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from vmerge.board import Board
-from vmerge.core.conflict import Limits
+from vmerge.core.conflict_terms import Limits
 from vmerge.core.events import SourceItem, Transaction
 from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid, GtidSet

@@ -2,7 +2,7 @@
 
 Knows: what a stream does when its transactions meet keys or locks that others hold. Never knows: servers, threads,
 clocks or random numbers; instants and jitter come in as values. The player executes exactly one decision and reports
-back with the next event.
+back with the next event. The words are in ``core/conflict_terms.py``.
 
 Why it looks like this
 ----------------------
@@ -19,7 +19,14 @@ Waiting does not always help. A sibling may have overtaken this stream: its row 
 later transactions that release the key. Then the stream *jumps*: it applies its next transactions together, as their
 net effect, which the target can take. A jump that is possible is always right, since it ends in an exact prefix of the
 shard; it only hides the states in between. So it comes after waiting, and its length grows until one fits or nothing
-more has arrived from the source.
+more has arrived from the source. It begins with one transaction, whose own rows may take a value and release it.
+
+Nor does a jump always help: of streams that block each other, each may need what the other releases. Then each *offers*
+its run, and one of them, the leader, applies the net effect of them all in one target transaction (the *joint commit*,
+``joint.py``). Like a jump it ends in exact prefixes, so it is right whenever it fits.
+
+What none of these solves may be permanent. So a stream that stays blocked *asks*: the rows are looked up on the target
+and at the sources (``core/verdict.py``). It gives up only on a proof, and only when the next testimony says the same.
 
 The transition table
 --------------------
@@ -34,15 +41,26 @@ The transition table
                                  that reaches the full batch
     any        Conflicted, n>1   Isolating(limit 1)                 Proceed          (split, flush)
     any        Conflicted, n=1
-               no sibling        Stuck                              GiveUp(NO_SIBLING)
+               no sibling        Waiting                            Ask
                blocked too long  Stuck                              GiveUp(TIMED_OUT)
-               waiting is vain   Jumping(2, or beyond the last)     Proceed                  (jump)
+               a jump is due     Jumping(1, or beyond the last)     Proceed                  (jump)
+               asking is due     Waiting                            Ask
+               a jump failed     Joining                            Park                    (joint)
                otherwise         Waiting                            Await(until, a commit)   (wait)
     Jumping    Conflicted        Jumping(more)                      Proceed
-               no more arrived   Waiting                            Await(until, a commit)
+               no more arrived   Joining                            Park
     Jumping    Applied           Isolating(limit 1)                 Proceed
-    Jumping    Unreached         Waiting                            Await(until, a commit)
+    Jumping    Unreached         Joining                            Park
     Jumping    Unfoldable        Waiting, never jumps               Await(until, a commit)
+    Joining    Applied           Isolating(limit 1)                 Proceed
+    Joining    Unjoined, Locked  Waiting                            Await(until)
+    Joining    Woken             Waiting                            Proceed         (alone again)
+    Waiting    Testified
+               no sibling        Stuck                              GiveUp(PROVEN or NO_SIBLING)
+               permanent, again  Stuck                              GiveUp(PROVEN)
+               permanent         Waiting, suspicious                Await(until, a commit)
+               transient         Waiting, blocked time anew         Await(until, a commit)
+               unproven          Waiting                            Await(until, a commit)
     any        Locked            same                               Await(until)
                several in a row  Isolating(half the limit), but     Await(until)
                                  Waiting and Jumping stay
@@ -52,16 +70,21 @@ The transition table
     any        Woken             same                               Proceed         (the next try)
     Stuck      any               Stuck                              GiveUp(same)
 
-``any`` is every state but Stuck, and but Jumping where that has a row of its own. Waiting is vain when every sibling is
-at its head, waits itself or is not free; and it is taken to be vain after ``jump_after_seconds``, or a sibling that
-keeps a hot key in motion could win for ever. After a jump that led nowhere the next one comes that much later, and if
-no sibling has moved since, only with more transactions than that one had.
+``any`` is every state but Stuck, and but Jumping and Joining where these have a row of their own. What no row names
+changes nothing and lets the player proceed.
+
+A jump is due, from the second failure on, when every sibling is at its head, waits itself or is not free; and after
+``jump_after_seconds`` in any case, or a sibling that keeps a hot key in motion could win for ever. After a jump that
+led nowhere the next one comes that much later, and if no sibling has moved since, only with more transactions than that
+one had. After it the stream joins as long as no sibling moves, and in a long wait in any case. Asking is due after
+``ask_after_seconds``; while it finds nothing permanent, it comes ever more rarely.
 
 Evidence
 --------
 ``Siblings`` is the snapshot of the board taken *before* the attempt that failed: what moved since then may have
 released the key, so the wait that follows ends at once. Time counts towards ``timeout_seconds`` only while every
-sibling is free to move: waiting for a stream that somebody stopped proves nothing.
+sibling is free to move, for waiting for a stream that somebody stopped proves nothing; and only from the last testimony
+on that said with what the wait will end.
 
 Batching returns when the blocked transaction is committed **and** a sibling has committed once more since, or a number
 of own transactions passed without a conflict: without that patience a hot key would make the limit flap.
@@ -69,213 +92,43 @@ of own transactions passed without a conflict: without that patience a hot key w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from typing import assert_never
 
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What bounds the machine."""
-
-    batch_transactions: int
-    """How many transactions may share a target transaction when nothing is in the way."""
-    timeout_seconds: float
-    """How long one transaction may stay blocked while its siblings are free to move."""
-    calm_transactions: int = 50
-    """So many own transactions without a conflict bring batching back even if no sibling moves."""
-    jump_after_seconds: float = 1.0
-    """How long siblings that still move are waited for before a jump is tried."""
-    locks_before_smaller: int = 3
-    """So many lock conflicts in a row halve the limit: a smaller transaction holds fewer locks for less time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Siblings:
-    """The other streams as the board showed them before an attempt."""
-
-    version: int
-    """Grows with every commit of any sibling."""
-    count: int
-    unfree: tuple[str, ...] = ()
-    """Streams that cannot move by themselves: stopped, in error, reconnecting."""
-    is_moving: bool = True
-    """Whether some sibling is free, behind its head and not waiting itself, so that it will move soon."""
-
-
-class Reason(Enum):
-    """Why a stream gives up."""
-
-    NO_SIBLING = "no other stream could release the key"
-    TIMED_OUT = "the key stayed held for longer than conflict_timeout_seconds"
-    REJECTED = "the target refuses the transaction"
-
-
-# States
-
-
-@dataclass(frozen=True, slots=True)
-class Clear:
-    """Nothing is in the way: full batches."""
-
-    locks: int = 0
-    """Lock conflicts in a row."""
-
-
-@dataclass(frozen=True, slots=True)
-class Isolating:
-    """A conflict was met not long ago: small batches, growing again."""
-
-    limit: int = 1
-    calm: int = 0
-    """Own transactions since the last conflict."""
-    moved_from: int | None = None
-    """The siblings' version when the blocked transaction was committed; None if none was blocked."""
-    locks: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """One transaction is blocked by a key that a sibling may release."""
-
-    since: float
-    attempts: int
-    siblings: Siblings
-    counted_seconds: float = 0.0
-    """Blocked time during which every sibling was free to move."""
-    counted_at: float = 0.0
-    locks: int = 0
-    may_jump: bool = True
-    """False once the transactions ahead turned out to have no net effect that can be told."""
-    last_jump: FailedJump | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FailedJump:
-    """A jump with all that had arrived, which did not fit."""
-
-    at: float
-    count: int
-    version: int
-    """The siblings' version before it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Jumping:
-    """The blocked transaction is tried together with those behind it, as one net effect."""
-
-    waiting: Waiting
-    """What it goes back to."""
-    count: int
-    """How many transactions the next attempt is to hold, if so many have arrived."""
-    least: int = 2
-    """With fewer there is no attempt: they are known not to fit."""
-    locks: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Stuck:
-    """Given up; an operator has to look."""
-
-    reason: Reason
-
-
-State = Clear | Isolating | Waiting | Jumping | Stuck
-_Live = Clear | Isolating | Waiting | Jumping
-
-
-# Events
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """So many transactions were committed."""
-
-    count: int
-    version: int
-    """The siblings' version now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Conflicted:
-    """An attempt of ``count`` transactions met a held key and was rolled back."""
-
-    count: int
-    siblings: Siblings
-    now: float
-    pause_seconds: float
-    """The jittered pause, should this lead to a wait."""
-    may_jump: bool = True
-    """False for foreign keys: a jump does not check them, so it would not solve that conflict but hide it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Locked:
-    """An attempt was rolled back by a lock wait or a deadlock."""
-
-    count: int
-    now: float
-    pause_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """An attempt failed for a reason that waiting does not change, and was rolled back."""
-
-    count: int
-    now: float
-    pause_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Unfoldable:
-    """A jump was not attempted: its transactions have no net effect that can be told from their images."""
-
-    now: float
-    pause_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Unreached:
-    """A jump was not attempted: fewer transactions than the least have arrived."""
-
-    now: float
-    pause_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Woken:
-    """The awaited instant came, or a sibling committed before it."""
-
-
-Event = Applied | Conflicted | Locked | Rejected | Unfoldable | Unreached | Woken
-
-
-# Decisions
-
-
-@dataclass(frozen=True, slots=True)
-class Proceed:
-    """Make the next attempt: a jump if the state is ``Jumping``, else ``batch_limit(state)`` transactions at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Await:
-    """Wait, without an open transaction, until the instant, or until a sibling commits if ``wakes`` says so."""
-
-    until: float
-    seen_version: int | None
-    """Wake as soon as the siblings' version is another; None: only the instant counts."""
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """Stop this stream with this reason; nothing of the failed transaction is on the target."""
-
-    reason: Reason
-
-
-Decision = Proceed | Await | GiveUp
+from vmerge.core.conflict_terms import (
+    Applied,
+    Ask,
+    Await,
+    Clear,
+    Conflicted,
+    Decision,
+    Event,
+    FailedJump,
+    GiveUp,
+    Inquiry,
+    Isolating,
+    Joining,
+    Jumping,
+    Limits,
+    Live,
+    Locked,
+    Park,
+    Proceed,
+    Reason,
+    Rejected,
+    State,
+    Stuck,
+    Testified,
+    Unfoldable,
+    Unjoined,
+    Unreached,
+    Waiting,
+    Woken,
+)
+from vmerge.core.verdict import Permanent, Transient
+
+LONGEST_SILENCE_SECONDS = 30.0
+"""Between two testimonies of a wait that lasts: each costs the sources a few reads."""
 
 
 def batch_limit(state: State, limits: Limits) -> int:
@@ -287,7 +140,7 @@ def batch_limit(state: State, limits: Limits) -> int:
             return state.limit
         case Jumping():
             return state.count
-        case Waiting() | Stuck():
+        case Waiting() | Joining() | Stuck():
             return 1
         case _:
             assert_never(state)
@@ -296,7 +149,7 @@ def batch_limit(state: State, limits: Limits) -> int:
 def decide(state: State, event: Event, limits: Limits) -> tuple[State, Decision]:
     """Return the following state and what to do: the transition table above. Total and deterministic."""
     if isinstance(state, Stuck):
-        return state, GiveUp(state.reason)
+        return state, GiveUp(state.reason, state.finding)
     match event:
         case Applied():
             return _after_commit(state, event, limits), Proceed()
@@ -306,22 +159,22 @@ def decide(state: State, event: Event, limits: Limits) -> tuple[State, Decision]
             return _after_lock(state, event, limits)
         case Unfoldable() | Unreached():
             return _after_no_jump(state, event)
-        case Rejected() if isinstance(state, Jumping):
-            return _after_no_jump(state, event)
+        case Unjoined():
+            return _after_no_joint(state, event)
+        case Testified():
+            return _after_testimony(state, event, limits)
         case Rejected():
-            if event.count > 1:
-                return Isolating(), Proceed()
-            return Stuck(Reason.REJECTED), GiveUp(Reason.REJECTED)
+            return _after_rejection(state, event)
         case Woken():
-            return state, Proceed()
+            return (state.waiting if isinstance(state, Joining) else state), Proceed()
         case _:
             assert_never(event)
 
 
-def _after_commit(state: _Live, event: Applied, limits: Limits) -> State:
+def _after_commit(state: Live, event: Applied, limits: Limits) -> State:
     if isinstance(state, Clear):
         return state if not state.locks else Clear()
-    if isinstance(state, Waiting | Jumping):
+    if isinstance(state, Waiting | Jumping | Joining):
         return Isolating(limit=1, calm=0, moved_from=event.version)
     calm = state.calm + event.count
     sibling_moved = state.moved_from is not None and event.version != state.moved_from
@@ -333,25 +186,32 @@ def _after_commit(state: _Live, event: Applied, limits: Limits) -> State:
     return replace(state, limit=limit, calm=calm, locks=0)
 
 
-def _after_conflict(state: _Live, event: Conflicted, limits: Limits) -> tuple[State, Decision]:
+def _after_conflict(state: Live, event: Conflicted, limits: Limits) -> tuple[State, Decision]:
     if isinstance(state, Jumping):
         return _after_jump(state, event)
+    if isinstance(state, Joining):
+        return _after_no_joint(state, Unjoined(event.now, event.pause_seconds))
     if event.count > 1:
         return Isolating(), Proceed()
-    if not event.siblings.count:
-        return Stuck(Reason.NO_SIBLING), GiveUp(Reason.NO_SIBLING)
     waiting = _waiting(state, event)
+    if not event.siblings.count:
+        return _asking(waiting, event.now), Ask()
     if waiting.counted_seconds >= limits.timeout_seconds:
         return Stuck(Reason.TIMED_OUT), GiveUp(Reason.TIMED_OUT)
     jumping = _jumping(waiting, event, limits)
     if jumping is not None:
         return jumping, Proceed()
-    return waiting, Await(event.now + event.pause_seconds, event.siblings.version)
+    ask_at = _ask_at(waiting, limits)
+    if event.now >= ask_at:
+        return _asking(waiting, event.now), Ask()
+    if _may_join(waiting, event, limits):
+        return _joining(waiting, min(event.now + event.pause_seconds, ask_at))
+    return waiting, Await(min(event.now + event.pause_seconds, ask_at), event.siblings.version)
 
 
 def _jumping(waiting: Waiting, event: Conflicted, limits: Limits) -> Jumping | None:
     """Return the jump that is due now, if there is one."""
-    if waiting.attempts < 2 or not (waiting.may_jump and event.may_jump):
+    if waiting.attempts < 2 or not waiting.may_jump:
         return None
     last = waiting.last_jump
     since = waiting.since if last is None else last.at
@@ -359,18 +219,24 @@ def _jumping(waiting: Waiting, event: Conflicted, limits: Limits) -> Jumping | N
     if is_patient and (last is not None or event.siblings.is_moving):
         return None
     if last is None or last.version != event.siblings.version:
-        return Jumping(waiting, count=2)
+        return Jumping(waiting, count=1)
     return Jumping(waiting, count=_longer(last.count), least=last.count + 1)
 
 
+def _may_join(waiting: Waiting, event: Conflicted, limits: Limits) -> bool:
+    """Whether a jump with all that had arrived has failed, and nobody has moved since; or the wait is a long one."""
+    if not waiting.may_jump or waiting.last_jump is None:
+        return False
+    is_long = event.now - waiting.since >= limits.jump_after_seconds
+    return is_long or waiting.last_jump.version == event.siblings.version
+
+
 def _after_jump(state: Jumping, event: Conflicted) -> tuple[State, Decision]:
-    """Try a longer jump; with all that has arrived tried, go back to waiting."""
+    """Try a longer jump; with all that has arrived tried, offer it to the siblings."""
     if event.count >= state.count:
         return replace(state, count=_longer(state.count), locks=0), Proceed()
     failed = FailedJump(event.now, event.count, event.siblings.version)
-    waiting = replace(state.waiting, last_jump=failed)
-    # What moved during the jumps may let the first transaction through, which was last tried alone before them.
-    return waiting, Await(event.now + event.pause_seconds, waiting.siblings.version)
+    return _joining(replace(state.waiting, last_jump=failed), event.now + event.pause_seconds)
 
 
 def _longer(count: int) -> int:
@@ -380,7 +246,7 @@ def _longer(count: int) -> int:
     return count + count // 8 if count < 1024 else count * 2
 
 
-def _after_no_jump(state: _Live, event: Unfoldable | Unreached | Rejected) -> tuple[State, Decision]:
+def _after_no_jump(state: Live, event: Unfoldable | Unreached | Rejected) -> tuple[State, Decision]:
     """Go back to waiting; outside of a jump there is nothing to go back from, and the next attempt is as good as any.
 
     A transaction that the target refuses may stand anywhere in the jump. It is met alone once those before it are done.
@@ -388,9 +254,29 @@ def _after_no_jump(state: _Live, event: Unfoldable | Unreached | Rejected) -> tu
     if not isinstance(state, Jumping):
         return state, Proceed()
     waiting = state.waiting
-    if not isinstance(event, Unreached):
-        waiting = replace(waiting, may_jump=False)
-    return waiting, Await(event.now + event.pause_seconds, waiting.siblings.version)
+    if isinstance(event, Unreached):
+        return _joining(waiting, event.now + event.pause_seconds)
+    return replace(waiting, may_jump=False), Await(event.now + event.pause_seconds, waiting.siblings.version)
+
+
+def _after_rejection(state: Live, event: Rejected) -> tuple[State, Decision]:
+    if isinstance(state, Jumping):
+        return _after_no_jump(state, event)
+    if isinstance(state, Joining):
+        return _after_no_joint(state, Unjoined(event.now, event.pause_seconds))
+    if event.count > 1:
+        return Isolating(), Proceed()
+    return Stuck(Reason.REJECTED), GiveUp(Reason.REJECTED)
+
+
+def _joining(waiting: Waiting, until: float) -> tuple[State, Decision]:
+    return Joining(waiting, until), Park(until)
+
+
+def _after_no_joint(state: Live, event: Unjoined) -> tuple[State, Decision]:
+    if not isinstance(state, Joining):
+        return state, Proceed()
+    return state.waiting, Await(event.now + event.pause_seconds, state.waiting.siblings.version)
 
 
 def _waiting(state: Clear | Isolating | Waiting, event: Conflicted) -> Waiting:
@@ -408,8 +294,48 @@ def _waiting(state: Clear | Isolating | Waiting, event: Conflicted) -> Waiting:
     )
 
 
-def _after_lock(state: _Live, event: Locked, limits: Limits) -> tuple[State, Decision]:
+# Evidence
+
+
+def _ask_at(waiting: Waiting, limits: Limits) -> float:
+    """Return when evidence is due: soon in the beginning and on a suspicion, later ever more rarely."""
+    inquiry = waiting.inquiry
+    if inquiry is None:
+        return waiting.since + limits.ask_after_seconds
+    if inquiry.suspect is not None:
+        return inquiry.at + limits.ask_after_seconds
+    doubled = limits.ask_after_seconds * float(1 << min(inquiry.count - 1, 10))
+    return inquiry.at + min(doubled, max(LONGEST_SILENCE_SECONDS, limits.ask_after_seconds))
+
+
+def _asking(waiting: Waiting, now: float) -> Waiting:
+    before = waiting.inquiry
+    if before is None:
+        return replace(waiting, inquiry=Inquiry(now, 1))
+    return replace(waiting, inquiry=replace(before, at=now, count=before.count + 1))
+
+
+def _after_testimony(state: Live, event: Testified, limits: Limits) -> tuple[State, Decision]:
+    if not isinstance(state, Waiting) or state.inquiry is None:
+        return state, Proceed()
+    finding = event.finding
+    suspect = finding if isinstance(finding, Permanent) else None
+    before = state.inquiry.suspect
+    is_confirmed = suspect is not None and before is not None and suspect.is_about(before)
+    if suspect is not None and (is_confirmed or not state.siblings.count):
+        return Stuck(Reason.PROVEN, suspect), GiveUp(Reason.PROVEN, suspect)
+    if not state.siblings.count:
+        return Stuck(Reason.NO_SIBLING), GiveUp(Reason.NO_SIBLING)
+    counted = 0.0 if isinstance(finding, Transient) and finding.held is not None else state.counted_seconds
+    waiting = replace(state, inquiry=replace(state.inquiry, suspect=suspect), counted_seconds=counted)
+    until = min(event.now + event.pause_seconds, _ask_at(waiting, limits))
+    return waiting, Await(until, state.siblings.version)
+
+
+def _after_lock(state: Live, event: Locked, limits: Limits) -> tuple[State, Decision]:
     pause = Await(event.now + event.pause_seconds, seen_version=None)
+    if isinstance(state, Joining):
+        return state.waiting, pause
     locks = state.locks + 1
     if locks < limits.locks_before_smaller or isinstance(state, Waiting | Jumping):
         return replace(state, locks=locks), pause

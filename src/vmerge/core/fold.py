@@ -18,15 +18,47 @@ waits on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 from vmerge.core.events import RowsEvent, RowsKind, RowsShape, TableMap
 from vmerge.core.rowimage import ImageCutter, Key
 from vmerge.errors import CorruptEvent, UnsupportedEvent
 
-KeyColumns = Callable[[TableMap], tuple[int, ...]]
-"""Table → the positions, from 0, of the columns of its primary key; none when it has no primary key. May itself raise
-``UnsupportedEvent``, for a table whose rows do not tell all."""
+
+class TableRules(Protocol):
+    """What must be known of a table to follow its rows."""
+
+    def key_columns(self, table_map: TableMap) -> tuple[int, ...]:
+        """Return where, from 0, the columns of the primary key stand; none without one.
+
+        Raises ``UnsupportedEvent`` for a table whose rows do not tell all.
+        """
+
+    def has_foreign_keys(self, table_map: TableMap) -> bool:
+        """Whether the table is child or parent of any foreign key."""
+
+    def depth(self, table_map: TableMap) -> int:
+        """Return how many parents stand above the table, one above the other; 0 for a table without parents."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetEffect:
+    """What a run does in the end: to be applied in this order, each part as it stands.
+
+    Deletes begin with children, inserts with parents.
+    """
+
+    deletes: tuple[RowsEvent, ...]
+    updates: tuple[RowsEvent, ...]
+    inserts: tuple[RowsEvent, ...]
+
+    def rows(self) -> Iterator[RowsEvent]:
+        """Yield everything in its order."""
+        yield from self.deletes
+        yield from self.updates
+        yield from self.inserts
 
 
 class _Change:
@@ -111,12 +143,8 @@ class _TableFold:
         return (RowsEvent(shape, image) for image in images)
 
 
-def fold(
-    rows: Iterable[RowsEvent], key_columns: KeyColumns, has_foreign_keys: Callable[[TableMap], bool]
-) -> list[RowsEvent]:
-    """Return the net effect of rows in their source's order: deletes, updates, inserts.
-
-    Deletes come in the reverse order of the tables, as a run names parents first, as a rule, and children last.
+def fold(rows: Iterable[RowsEvent], rules: TableRules) -> NetEffect:
+    """Return the net effect of rows in their source's order.
 
     Raises:
         UnsupportedEvent: a row cannot be followed (no primary key, partial images, a table in two shapes, changes
@@ -128,19 +156,17 @@ def fold(
         table = event.shape.table
         folded = tables.get(table.name)
         if folded is None:
-            keeps_updates = has_foreign_keys(table)
-            folded = tables[table.name] = _TableFold(table, key_columns(table), keeps_updates=keeps_updates)
+            keeps_updates = rules.has_foreign_keys(table)
+            folded = tables[table.name] = _TableFold(table, rules.key_columns(table), keeps_updates=keeps_updates)
         elif folded.table.tail != table.tail:  # flags may differ: a source marks what a row needs a parent for
             raise UnsupportedEvent(f"rows of {table.name} cannot be followed: its definition changed among them")
         folded.add(event)
-    effect: list[RowsEvent] = []
-    for folded in reversed(tables.values()):
-        effect.extend(folded.deletes())
-    for folded in tables.values():
-        effect.extend(folded.updates())
-    for folded in tables.values():
-        effect.extend(folded.inserts())
-    return effect
+    parents_first = sorted(tables.values(), key=lambda folded: rules.depth(folded.table))
+    return NetEffect(
+        tuple(event for folded in reversed(parents_first) for event in folded.deletes()),
+        tuple(event for folded in parents_first for event in folded.updates()),
+        tuple(event for folded in parents_first for event in folded.inserts()),
+    )
 
 
 def _pairs(images: Iterator[tuple[Key, bytes]]) -> Iterator[tuple[tuple[Key, bytes], tuple[Key, bytes]]]:

@@ -50,6 +50,7 @@ class Plan:
         keys = [(name, key) for name, schema in self._targets.items() for key in schema.foreign_keys]
         self._related = {name for name, _ in keys} | {key.parent for _, key in keys}
         self._cascading_parents = {key.parent for _, key in keys if key.cascades}
+        self._depths = _depths([(name, key.parent) for name, key in keys])
 
     def _make_tables(self, sources: Iterable[TableSchema]) -> dict[TableName, TablePlan]:
         """Plan the tables that the source has; one that is made later gets its plan from its name."""
@@ -109,6 +110,10 @@ class Plan:
         """Whether the target's table is child or parent of any foreign key."""
         return self.target_name(table_map) in self._related
 
+    def depth(self, table_map: TableMap) -> int:
+        """Return how many parents stand above the target's table; see ``core/fold.py``."""
+        return self._depths.get(self.target_name(table_map), 0)
+
     def concerns(self, change: SchemaChange) -> bool:
         """Whether a statement may change a table that the stream carries: in doubt yes.
 
@@ -138,6 +143,16 @@ class Plan:
             return [target.lower() for source, target in self._rules.databases.items() if not source.isascii()]
         folded = database.lower()
         return [target.lower() for source, target in self._rules.databases.items() if source.lower() == folded]
+
+
+def _depths(relations: list[tuple[TableName, TableName]]) -> dict[TableName, int]:
+    """Return the depth of each child below its furthest ancestor; tables in a circle get some depth."""
+    depths: dict[TableName, int] = {}
+    for _ in relations:  # a chain is no longer than there are relations
+        for child, parent in relations:
+            if child != parent:
+                depths[child] = max(depths.get(child, 1), min(depths.get(parent, 0) + 1, len(relations)))
+    return depths
 
 
 def _is_plain(name: str) -> bool:

@@ -13,10 +13,11 @@ from typing import Any
 from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
+from vmerge.core.joint import Part
 from vmerge.core.ownership import Claim, place_of
 from vmerge.core.position import GtidSet
 from vmerge.core.states import StreamState
-from vmerge.errors import Fenced, TargetRejected
+from vmerge.errors import Fenced, JointRefused, TargetRejected
 from vmerge.mysql import sql
 
 ER_NO_SUCH_TABLE = 1146
@@ -115,6 +116,21 @@ class ControlTables:
                 (str(position), applied_at_microseconds or None, self._workflow, stream, epoch),
             )
         self._require_matched(connection, matched, stream)
+
+    def write_joint_checkpoint(self, connection: Connection[Any], part: Part, epoch: int) -> None:
+        """Write the position of a joint commit's member in the open transaction.
+
+        Raises:
+            JointRefused: the member has moved, or started anew; the caller rolls back.
+        """
+        values = str(part.position), part.applied_at_microseconds or None
+        with connection.cursor() as cursor:
+            matched = cursor.execute(
+                sql.WRITE_JOINT_CHECKPOINT.format(control=self._control),
+                (*values, self._workflow, part.stream, epoch, str(part.offer.position)),
+            )
+        if matched != 1:
+            raise JointRefused(f"stream {part.stream} of workflow {self._workflow} has moved since its offer")
 
     def write_state(self, connection: Connection[Any], claim: Claim, state: StreamState, message: str) -> None:
         """Store a stream's durable state.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from binascii import b2a_base64
 from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import Any
 
 from pymysql.connections import Connection
@@ -44,10 +45,18 @@ class EventsApplier:
                 hint="Take it out of the target's init_connect: it can be set for sessions only.",
             )
         self._packet_bytes = int(facts[1])
-        limit = min(PIECE_BYTES, _unencoded(self._packet_bytes))
-        self._builder = StatementBuilder(target_name, limit, server_id)
+        self._limit = min(PIECE_BYTES, _unencoded(self._packet_bytes))
+        self._server_id = server_id
+        self._builder = StatementBuilder(target_name, self._limit, server_id)
         self._send(format_description(server_id))
         connection.query(sql.AUTOMATIC_GTID)
+
+    def twin(self, target_name: TargetNames, definitions: Definitions) -> EventsApplier:
+        """Return an applier for a sibling's rows over the same session."""
+        twin = copy(self)
+        twin._definitions = definitions
+        twin._builder = StatementBuilder(target_name, self._limit, self._server_id)
+        return twin
 
     def apply(self, batch: Sequence[Transaction], rows: Iterable[RowsEvent]) -> None:
         """Send rows that whole transactions come to, inside the open target transaction."""

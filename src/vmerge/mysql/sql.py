@@ -86,6 +86,12 @@ WHERE workflow = %s AND name = %s AND epoch = %s
 """
 """Must match one row: none means that another daemon took the stream over. SYSDATE, because events set NOW()."""
 
+WRITE_JOINT_CHECKPOINT = """
+UPDATE {control}.stream SET position = %s, applied_at = FROM_UNIXTIME(%s / 1000000), updated_at = SYSDATE(6)
+WHERE workflow = %s AND name = %s AND epoch = %s AND position = %s
+"""
+"""Must match one row: none means that the member of a joint commit is no longer where its offer said."""
+
 WRITE_STATE = """
 UPDATE {control}.stream SET state = %s, message = %s, updated_at = SYSDATE(6)
 WHERE workflow = %s AND name = %s AND owner IN %s

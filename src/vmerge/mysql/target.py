@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Protocol
 
 from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
 from vmerge.core.events import RowsEvent, TableMap, Transaction
-from vmerge.core.fold import fold
+from vmerge.core.fold import NetEffect, TableRules, fold
 from vmerge.core.grouping import group_by_kind
+from vmerge.core.joint import Part
 from vmerge.core.ownership import Claim
 from vmerge.core.position import GtidSet
 from vmerge.core.statement import TargetName
-from vmerge.errors import KeyConflict, RowMissing, TargetError, TargetLost
+from vmerge.errors import KeyConflict, RowMissing, TargetError, TargetLost, UnsupportedEvent
 from vmerge.mysql import sql
 from vmerge.mysql.checkpoints import ControlTables
 from vmerge.mysql.connect import Endpoint, break_off, connect, drop, short_connection
@@ -42,17 +45,20 @@ SESSION: dict[str, str | int] = {
 }
 
 
-class TargetPlan(Protocol):
+class TargetPlan(TableRules, Protocol):
     """What is known of the target's tables."""
 
     def target_name(self, table_map: TableMap) -> TargetName:
         """Return where rows of this shape go."""
 
-    def key_columns(self, table_map: TableMap) -> tuple[int, ...]:
-        """Return where the primary key stands in rows of this shape; UnsupportedEvent if they do not tell all."""
 
-    def has_foreign_keys(self, table_map: TableMap) -> bool:
-        """Whether rows of this shape may change other rows than their own, or depend on them."""
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What a joint commit's leader must know of a member: where its rows go, and which session of it made the offer."""
+
+    plan: TargetPlan
+    definitions: Definitions
+    epoch: int
 
 
 class MySqlTarget:
@@ -132,15 +138,59 @@ class MySqlTarget:
         Raises:
             UnsupportedEvent: that cannot be told from the images.
         """
-        self._apply(run, fold(_rows_of(run), self._plan.key_columns, self._plan.has_foreign_keys))
+        self._apply(run, fold(_rows_of(run), self._plan).rows())
 
     def _apply(self, batch: Sequence[Transaction], rows: Iterable[RowsEvent]) -> None:
         _, applier = self._opened()
+        self._apply_by(applier, batch, rows)
+
+    def _apply_by(self, applier: EventsApplier, batch: Sequence[Transaction], rows: Iterable[RowsEvent]) -> None:
         self._is_open = True
         try:
             applier.apply(batch, rows)
         except (MySQLError, OSError) as error:
             raise target_fault(error, f"applying on {self._endpoint}") from error
+
+    def membership(self) -> Membership:
+        """Return what a leader's target must know of this stream."""
+        return Membership(self._plan, self._definitions, self._epoch)
+
+    def apply_joint(self, parts: Sequence[Part]) -> str | None:
+        """Apply the net effects of several streams in a target transaction that stays open.
+
+        Returns None, or the stream whose rows a key keeps out or cannot be followed.
+        """
+        shares = []
+        for part in parts:
+            try:
+                shares.append(self._share(part))
+            except UnsupportedEvent:
+                return part.stream
+        for share, rows in _in_order(shares):
+            try:
+                self._apply_by(share.applier, share.part.run, rows)
+            except KeyConflict:
+                return share.part.stream
+        return None
+
+    def _share(self, part: Part) -> _Share:
+        _, applier = self._opened()
+        member = part.offer.membership
+        assert isinstance(member, Membership), "offers of one workflow go to one kind of target"
+        effect = fold(_rows_of(part.run), member.plan)
+        return _Share(part, effect, member.plan, applier.twin(member.plan.target_name, member.definitions))
+
+    def commit_joint(self, parts: Sequence[Part]) -> None:
+        """Write every member's checkpoint and commit; see ``commit``."""
+        connection, _ = self._opened()
+        try:
+            for part in parts:
+                member = part.offer.membership
+                assert isinstance(member, Membership), "offers of one workflow go to one kind of target"
+                self._tables.write_joint_checkpoint(connection, part, member.epoch)
+        except (MySQLError, OSError) as error:
+            raise target_fault(error, f"writing checkpoints on {self._endpoint}") from error
+        self._commit(connection)
 
     def commit(self, position: GtidSet, applied_at_microseconds: int) -> None:
         """Write the checkpoint and commit. Raises ``CommitUnknown`` if COMMIT itself fails with an open outcome."""
@@ -152,6 +202,9 @@ class MySqlTarget:
             )
         except (MySQLError, OSError) as error:
             raise target_fault(error, f"writing the checkpoint on {self._endpoint}") from error
+        self._commit(connection)
+
+    def _commit(self, connection: Connection[Any]) -> None:
         try:
             connection.commit()
         except (MySQLError, OSError) as error:
@@ -201,6 +254,28 @@ class MySqlTarget:
         if self._connection is None or self._applier is None:
             raise TargetLost(f"{self._endpoint} is not connected")
         return self._connection, self._applier
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """One member's part of a joint commit, ready to be applied."""
+
+    part: Part
+    effect: NetEffect
+    plan: TargetPlan
+    applier: EventsApplier
+
+
+def _in_order(shares: Sequence[_Share]) -> Iterator[tuple[_Share, list[RowsEvent]]]:
+    """Yield the rows of several net effects as of one: deletes from children up, inserts from parents down."""
+    deletes = [(-share.plan.depth(row.shape.table), share, row) for share in shares for row in share.effect.deletes]
+    updates = [(0, share, row) for share in shares for row in share.effect.updates]
+    inserts = [(share.plan.depth(row.shape.table), share, row) for share in shares for row in share.effect.inserts]
+    for kind in (deletes, updates, inserts):
+        kind.sort(key=lambda one: one[0])
+        for _, group in groupby(kind, key=lambda one: (one[0], one[1].part.stream)):
+            rows = list(group)
+            yield rows[0][1], [row for _, _, row in rows]
 
 
 def _rows_of(batch: Sequence[Transaction]) -> Iterator[RowsEvent]:

@@ -16,18 +16,24 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from vmerge.core.conflict import (
+from vmerge.core import conflict_terms as terms
+from vmerge.core.conflict import batch_limit, decide
+from vmerge.core.conflict_terms import (
     Applied,
+    Ask,
     Await,
     Clear,
     Conflicted,
     Event,
     FailedJump,
     GiveUp,
+    Inquiry,
     Isolating,
+    Joining,
     Jumping,
     Limits,
     Locked,
+    Park,
     Proceed,
     Reason,
     Rejected,
@@ -35,12 +41,13 @@ from vmerge.core.conflict import (
     State,
     Stuck,
     Unfoldable,
+    Unjoined,
     Unreached,
     Waiting,
     Woken,
-    batch_limit,
-    decide,
 )
+from vmerge.core.evidence import Held, Presence
+from vmerge.core.verdict import Finding, Permanent, Proof, Transient, Unproven
 
 LIMITS = Limits(
     batch_transactions=16,
@@ -48,17 +55,28 @@ LIMITS = Limits(
     calm_transactions=5,
     locks_before_smaller=3,
     jump_after_seconds=1e9,
+    ask_after_seconds=1e9,
 )
 JUMPS = replace(LIMITS, jump_after_seconds=2.0)
+ASKS = replace(LIMITS, ask_after_seconds=1.0)
 FREE = Siblings(version=7, count=2)
 UNFREE = Siblings(version=7, count=2, unfree=("-80",))
 ALONE = Siblings(version=0, count=0)
+STILL = Siblings(version=7, count=2, is_moving=False)
 WAITING = Waiting(since=100.0, attempts=1, siblings=FREE, counted_at=100.0)
+
+HELD = Held(("shop", "customer"), "email", ("email",), ("x",), "id=1", "id=2", Presence.ALIVE, {"A": Presence.ALIVE})
+DUPLICATE = Permanent(Proof.DUPLICATE, HELD, "A")
+OTHER_DUPLICATE = Permanent(Proof.DUPLICATE, replace(HELD, holder="id=3"), "A")
+TRANSIENT = Transient(HELD, ("A",))
+FINDINGS: list[Finding] = [DUPLICATE, OTHER_DUPLICATE, TRANSIENT, Transient(None, ()), Unproven("nobody answers")]
 
 small = st.integers(0, 60)
 instants = st.floats(0, 1000)
 siblings = st.builds(Siblings, small, st.integers(0, 3), st.sampled_from([(), ("B",)]), st.booleans())
 failed_jumps = st.none() | st.builds(FailedJump, instants, st.integers(1, 40), small)
+suspects = st.sampled_from([None, DUPLICATE, OTHER_DUPLICATE])
+inquiries = st.none() | st.builds(Inquiry, instants, st.integers(1, 40), suspects)
 waits = st.builds(
     Waiting,
     instants,
@@ -69,21 +87,25 @@ waits = st.builds(
     st.integers(0, 5),
     st.booleans(),
     failed_jumps,
+    inquiries,
 )
 states: st.SearchStrategy[State] = st.one_of(
     st.builds(Clear, st.integers(0, 5)),
     st.builds(Isolating, st.integers(1, 15), small, st.none() | small, st.integers(0, 5)),
     waits,
-    st.builds(Jumping, waits, st.integers(2, 64), st.integers(2, 40), st.integers(0, 5)),
-    st.builds(Stuck, st.sampled_from(Reason)),
+    st.builds(Jumping, waits, st.integers(1, 64), st.integers(1, 40), st.integers(0, 5)),
+    st.builds(Joining, waits, instants, st.integers(0, 5)),
+    st.builds(Stuck, st.sampled_from(Reason), suspects),
 )
 events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Applied, st.integers(1, 16), small),
-    st.builds(Conflicted, st.integers(1, 16), siblings, instants, instants, st.booleans()),
+    st.builds(Conflicted, st.integers(1, 16), siblings, instants, instants),
     st.builds(Locked, st.integers(1, 16), instants, instants),
     st.builds(Rejected, st.integers(1, 16), instants, instants),
     st.builds(Unfoldable, instants, instants),
     st.builds(Unreached, instants, instants),
+    st.builds(Unjoined, instants, instants),
+    st.builds(terms.Testified, st.sampled_from(FINDINGS), instants, instants),
     st.just(Woken()),
 )
 limits = st.builds(
@@ -91,6 +113,7 @@ limits = st.builds(
     st.integers(1, 16),
     st.floats(0, 100),
     st.integers(1, 60),
+    st.floats(0, 10),
     st.floats(0, 10),
     locks_before_smaller=st.integers(1, 4),
 )
@@ -174,13 +197,6 @@ def test_a_wait_times_out() -> None:
 
 
 @pytest.mark.parametrize("state", [Clear(), Isolating(), WAITING])
-def test_rule_7_without_siblings_there_is_no_wait(state: State) -> None:
-    """Nobody could release the key: give up at once."""
-    expected = (Stuck(Reason.NO_SIBLING), GiveUp(Reason.NO_SIBLING))
-    assert decide(state, conflicted(siblings=ALONE), LIMITS) == expected
-
-
-@pytest.mark.parametrize("state", [Clear(), Isolating(), WAITING])
 def test_a_single_refusal_is_final(state: State) -> None:
     """What waiting does not change is not waited for."""
     assert decide(state, Rejected(1, 100.0, 0.5), LIMITS) == (Stuck(Reason.REJECTED), GiveUp(Reason.REJECTED))
@@ -209,15 +225,14 @@ def test_waking_changes_nothing(state: State) -> None:
 
 # Jumps
 
-STILL = Siblings(version=7, count=2, is_moving=False)
 AGAIN = replace(WAITING, attempts=2, siblings=STILL)
 
 
 def test_a_jump_comes_when_no_sibling_moves() -> None:
     """The second failure in a row is answered with a jump when every sibling is at its head or waits itself."""
     following, decision = decide(WAITING, conflicted(siblings=STILL), JUMPS)
-    assert (following, decision) == (Jumping(AGAIN, count=2), Proceed())
-    assert batch_limit(following, JUMPS) == 2
+    assert (following, decision) == (Jumping(AGAIN, count=1), Proceed())
+    assert batch_limit(following, JUMPS) == 1
 
 
 @pytest.mark.parametrize(("now", "jumps"), [(101.9, False), (102.0, True)])
@@ -234,15 +249,9 @@ def test_the_first_failure_never_jumps() -> None:
     assert isinstance(decision, Await)
 
 
-def test_a_foreign_key_is_no_reason_to_jump() -> None:
-    """A jump does not check foreign keys, so it would hide such a conflict instead of solving it."""
-    event = Conflicted(1, STILL, 100.0, 0.5, may_jump=False)
-    assert isinstance(decide(WAITING, event, JUMPS)[0], Waiting)
-
-
 def test_a_jump_grows_until_all_that_arrived_was_tried() -> None:
     """One more each time, later an eighth more; with fewer than asked for, it was all, and the stream waits again."""
-    jumping = Jumping(AGAIN, count=2)
+    jumping = Jumping(AGAIN, count=1)
     lengths = []
     while jumping.count < 100:
         lengths.append(jumping.count)
@@ -250,10 +259,10 @@ def test_a_jump_grows_until_all_that_arrived_was_tried() -> None:
         assert isinstance(longer, Jumping)
         assert decision == Proceed()
         jumping = longer
-    assert lengths == [*range(2, 65), 72, 81, 91]
+    assert lengths == [*range(1, 65), 72, 81, 91]
     state, decision = decide(jumping, conflicted(5, replace(STILL, version=9), now=104.0), JUMPS)
-    assert state == replace(AGAIN, last_jump=FailedJump(104.0, 5, 9))
-    assert decision == Await(104.5, seen_version=7), "what moved during the jumps must wake at once"
+    assert state == Joining(replace(AGAIN, last_jump=FailedJump(104.0, 5, 9)), until=104.5)
+    assert decision == Park(104.5)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +270,8 @@ def test_a_jump_grows_until_all_that_arrived_was_tried() -> None:
     [
         (9, 105.0, None),
         (9, 106.0, (6, 6)),
-        (10, 106.0, (2, 2)),
+        (10, 105.0, None),
+        (10, 106.0, (1, 1)),
     ],
 )
 def test_the_next_jump(version: int, now: float, expected: tuple[int, int] | None) -> None:
@@ -269,15 +279,16 @@ def test_the_next_jump(version: int, now: float, expected: tuple[int, int] | Non
     state = replace(AGAIN, last_jump=FailedJump(104.0, 5, 9))
     following, _ = decide(state, conflicted(siblings=replace(STILL, version=version), now=now), JUMPS)
     if expected is None:
-        assert isinstance(following, Waiting)
+        assert not isinstance(following, Jumping)
     else:
         assert isinstance(following, Jumping)
         assert (following.count, following.least) == expected
 
 
-def test_a_jump_without_more_transactions_waits() -> None:
-    """With fewer transactions than the least, nothing new is known: the wait goes on as it was."""
-    assert decide(Jumping(AGAIN, 10, least=6), Unreached(100.0, 0.5), JUMPS) == (AGAIN, Await(100.5, seen_version=7))
+def test_a_jump_without_more_transactions_is_offered() -> None:
+    """With fewer transactions than the least, nothing new is known of a jump; siblings may know more."""
+    following, decision = decide(Jumping(AGAIN, 10, least=6), Unreached(100.0, 0.5), JUMPS)
+    assert (following, decision) == (Joining(AGAIN, until=100.5), Park(100.5))
 
 
 def test_what_cannot_be_folded_is_never_tried_again() -> None:
@@ -301,7 +312,99 @@ def test_a_jump_that_is_refused_is_not_tried_again() -> None:
     assert decision == Await(100.5, seen_version=7)
 
 
+# Joint commits
+
+FAILED = replace(AGAIN, last_jump=FailedJump(104.0, 5, 7))
+JOINING = Joining(FAILED, until=105.0)
+
+
+@pytest.mark.parametrize(
+    ("version", "now", "joins"),
+    [(7, 101.0, True), (9, 101.0, False), (9, 102.0, True)],
+)
+def test_a_stream_joins_after_a_jump_that_failed(version: int, now: float, joins: bool) -> None:
+    """It joins while nobody has moved since; in a long wait it does in any case, as some sibling may always move."""
+    state = replace(AGAIN, last_jump=FailedJump(100.5, 5, 7))
+    following, decision = decide(state, conflicted(siblings=Siblings(version, 2), now=now), JUMPS)
+    assert isinstance(following, Joining) is joins
+    assert isinstance(decision, Park) is joins
+
+
+def test_a_joint_commit_ends_the_wait() -> None:
+    """After it the stream goes on alone, as after any wait."""
+    assert decide(JOINING, Applied(4, 8), JUMPS) == (Isolating(moved_from=8), Proceed())
+
+
+def test_a_joint_commit_that_does_not_fit_pauses() -> None:
+    """The wait goes on as it was before the offer."""
+    assert decide(JOINING, Unjoined(105.0, 0.5), JUMPS) == (FAILED, Await(105.5, seen_version=7))
+
+
+def test_an_offer_that_nobody_took_is_followed_by_an_attempt_alone() -> None:
+    """When its time is over, or a sibling moved, the stream tries alone again."""
+    assert decide(JOINING, Woken(), JUMPS) == (FAILED, Proceed())
+
+
 # Evidence
+
+
+@pytest.mark.parametrize("state", [Clear(), Isolating(), WAITING])
+def test_rule_7_without_siblings_there_is_no_wait(state: State) -> None:
+    """Nobody could release the key: it is asked at once why, and whatever the answer is, the stream gives up."""
+    asking, decision = decide(state, conflicted(siblings=ALONE), LIMITS)
+    assert decision == Ask()
+    proven = (Stuck(Reason.PROVEN, DUPLICATE), GiveUp(Reason.PROVEN, DUPLICATE))
+    assert decide(asking, terms.Testified(DUPLICATE, 100.0, 0.5), LIMITS) == proven
+    vain = (Stuck(Reason.NO_SIBLING), GiveUp(Reason.NO_SIBLING))
+    for finding in FINDINGS[2:]:
+        assert decide(asking, terms.Testified(finding, 100.0, 0.5), LIMITS) == vain
+
+
+def test_evidence_is_gathered_when_a_wait_lasts() -> None:
+    """After the first second, and before any longer wait than that."""
+    _, decision = decide(WAITING, Conflicted(1, FREE, 100.9, 5.0), ASKS)
+    assert decision == Await(101.0, seen_version=7)
+    following, decision = decide(WAITING, conflicted(now=101.0), ASKS)
+    assert isinstance(following, Waiting)
+    assert (following.inquiry, decision) == (Inquiry(101.0, 1), Ask())
+
+
+def test_a_proof_counts_when_it_is_given_twice() -> None:
+    """A brief duplicate at the sources has time to pass; a second later the same proof ends the stream."""
+    asking = replace(AGAIN, inquiry=Inquiry(101.0, 1))
+    suspicious, decision = decide(asking, terms.Testified(DUPLICATE, 101.1, 5.0), ASKS)
+    assert suspicious == replace(AGAIN, inquiry=Inquiry(101.0, 1, DUPLICATE))
+    assert decision == Await(102.0, seen_version=7)
+    again, decision = decide(suspicious, conflicted(now=102.0), ASKS)
+    assert decision == Ask()
+    confirmed = (Stuck(Reason.PROVEN, DUPLICATE), GiveUp(Reason.PROVEN, DUPLICATE))
+    assert decide(again, terms.Testified(DUPLICATE, 102.1, 5.0), ASKS) == confirmed
+
+
+@pytest.mark.parametrize("finding", FINDINGS[1:])
+def test_another_finding_ends_a_suspicion(finding: Finding) -> None:
+    """Only the same proof about the same rows confirms a proof."""
+    suspicious = replace(AGAIN, inquiry=Inquiry(101.0, 2, DUPLICATE))
+    following, decision = decide(suspicious, terms.Testified(finding, 101.1, 0.1), ASKS)
+    assert isinstance(following, Waiting)
+    assert isinstance(decision, Await)
+
+
+@pytest.mark.parametrize(("count", "seconds"), [(1, 1.0), (2, 2.0), (3, 4.0), (5, 16.0), (6, 30.0), (40, 30.0)])
+def test_evidence_that_proves_nothing_is_gathered_ever_more_rarely(count: int, seconds: float) -> None:
+    """Twice the time after each testimony, half a minute at most."""
+    waiting = replace(WAITING, inquiry=Inquiry(101.0, count))
+    limits = replace(ASKS, timeout_seconds=1e9)
+    assert decide(waiting, conflicted(now=100.99 + seconds), limits)[1] != Ask()
+    assert decide(waiting, conflicted(now=101.0 + seconds), limits)[1] == Ask()
+
+
+def test_a_wait_whose_end_is_known_does_not_time_out() -> None:
+    """A testimony that says which stream will release the key starts the blocked time anew."""
+    asking = replace(WAITING, counted_seconds=9.0, inquiry=Inquiry(109.0, 3))
+    following, _ = decide(asking, terms.Testified(TRANSIENT, 109.1, 0.5), LIMITS)
+    assert isinstance(following, Waiting)
+    assert following.counted_seconds == 0.0
 
 
 def test_rule_1_a_sibling_that_moved_during_the_attempt_wakes_at_once() -> None:

@@ -1,0 +1,95 @@
+"""What several blocked streams commit together.
+
+Knows: the runs that streams offer, and how far into each of them a joint commit may reach. Never knows: servers,
+threads, or who leads. Used by ``vmerge/joint.py``, the board (which keeps the offers) and ``mysql/target.py``.
+
+How far
+-------
+The shards' own states at any one instant can stand side by side. So runs that are cut at one instant, by the commit
+times that their sources wrote, fit together, apart from what the sources' clocks differ by; and so do whole runs when
+nothing more is under way. Both are tried. A part that does not fit is left out by whoever applies them, and tried again
+with the next offer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from vmerge.core.events import Transaction
+from vmerge.core.position import Gtid, GtidSet
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offer:
+    """A blocked stream's next transactions, put into the hands of whoever leads.
+
+    While the offer stands the stream itself applies nothing.
+    """
+
+    stream: str
+    version: int
+    """The siblings' version seen before the stream's last attempt: as long as it holds, nobody has moved since."""
+    blocked_since: float
+    """Monotonic."""
+    position: GtidSet
+    """The stream's checkpoint."""
+    run: tuple[Transaction, ...]
+    membership: object
+    """What the target must know of a member; made and read by targets only."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The beginning of an offer's run: what one member brings into a joint commit."""
+
+    offer: Offer
+    run: tuple[Transaction, ...]
+    """At least one."""
+
+    @property
+    def stream(self) -> str:
+        """The member."""
+        return self.offer.stream
+
+    @property
+    def position(self) -> GtidSet:
+        """The member's checkpoint after the commit."""
+        return self.offer.position.advanced(gtids_of(self.run))
+
+    @property
+    def applied_at_microseconds(self) -> int:
+        """The source's commit time of the last transaction."""
+        return self.run[-1].committed_at_microseconds
+
+
+def gtids_of(items: Sequence[Transaction]) -> list[Gtid]:
+    """Return the GTIDs that are done with these transactions, the earlier halves of XA transactions last."""
+    gtids = [item.gtid for item in items]
+    gtids += [item.prepared for item in items if item.prepared is not None]
+    return gtids
+
+
+def candidates(offers: Sequence[Offer]) -> Iterator[tuple[Part, ...]]:
+    """Yield what is worth a try, at least two parts each: all runs cut at one instant, then whole."""
+    instant = min(offer.run[-1].committed_at_microseconds for offer in offers)
+    at_one_instant = _parts(offers, instant)
+    whole = tuple(Part(offer, offer.run) for offer in offers)
+    if len(at_one_instant) > 1 and _lengths(at_one_instant) != _lengths(whole):
+        yield at_one_instant
+    yield whole
+
+
+def _parts(offers: Sequence[Offer], instant: int) -> tuple[Part, ...]:
+    parts = []
+    for offer in offers:
+        count = next(
+            (at for at, one in enumerate(offer.run) if one.committed_at_microseconds > instant), len(offer.run)
+        )
+        if count:
+            parts.append(Part(offer, offer.run[:count]))
+    return tuple(parts)
+
+
+def _lengths(parts: Sequence[Part]) -> list[tuple[str, int]]:
+    return [(part.stream, len(part.run)) for part in parts]

@@ -1,0 +1,62 @@
+"""Why a stream gives up a conflict, as the error an operator reads.
+
+Knows: the words for each reason and proof. Never knows: how it was decided. Used by the player.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from vmerge.core.conflict_terms import GiveUp, Reason, State, Waiting
+from vmerge.core.position import Gtid
+from vmerge.core.verdict import Permanent, Proof
+from vmerge.errors import ConflictProven, ConflictUnresolved, VmergeError
+
+
+def surrender(stream: str, gtid: Gtid, decision: GiveUp, before: State, error: VmergeError, now: float) -> VmergeError:
+    """Return the error that stops a stream; ``error`` is what the last attempt met, ``before`` the state in which."""
+    where = f"stream {stream}, transaction {gtid}"
+    if decision.reason is Reason.REJECTED:
+        return type(error)(f"{where}: {error.message}", hint=error.hint)
+    if decision.finding is not None:
+        return ConflictProven(f"{where}: {describe(decision.finding, stream)}", hint=_hint(decision.finding, stream))
+    seconds = now - before.since if isinstance(before, Waiting) else 0.0
+    return ConflictUnresolved(f"{where}: {error.message}; {decision.reason.value} (blocked for {seconds:.1f} s)")
+
+
+def describe(finding: Permanent, stream: str) -> str:
+    """Return both rows and the proof in one sentence, without any value but primary keys."""
+    held = finding.held
+    table = ".".join(held.table)
+    key = f"{table}, unique key {held.key} ({', '.join(held.key_columns)})"
+    match finding.proof:
+        case Proof.DUPLICATE:
+            return (
+                f"true duplicate in {key}: row {held.own} of stream {stream} and row {held.holder} of stream "
+                f"{finding.holder_stream} both stand at their sources with the same value"
+            )
+        case Proof.STRICTER_TARGET:
+            return (
+                f"{key}: the target takes rows {held.own} and {held.holder} of stream {stream} for equal, "
+                "its source does not"
+            )
+        case Proof.FOREIGN_ROW:
+            return (
+                f"{key}: row {held.own} of stream {stream} is kept out by row {held.holder} of the target, "
+                "which no source has"
+            )
+        case _:
+            assert_never(finding.proof)
+
+
+def _hint(finding: Permanent, stream: str) -> str:
+    go_on = f"then `vmerge start WORKFLOW {stream}`"
+    match finding.proof:
+        case Proof.DUPLICATE:
+            return f"Change or delete one of the two rows at its source, {go_on}."
+        case Proof.STRICTER_TARGET:
+            return f"Make the target's key and collation those of the source, or change one of the rows there, {go_on}."
+        case Proof.FOREIGN_ROW:
+            return f"See who wrote that row to the target; move or delete it there, {go_on}."
+        case _:
+            assert_never(finding.proof)

@@ -1,0 +1,82 @@
+"""Evidence in the simulator: what the target and the sources say about a conflict.
+
+Knows: that every source has done all of its history, and which rows of the target keep a run's net effect out. Never
+knows: players. Used by the world. It looks at whole states, where ``mysql/lookup.py`` asks servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tests.sim.database import SimDatabase
+from tests.sim.ends import SimRules
+from tests.sim.history import History
+from tests.sim.rows import Row, RowKey, decode, unique_entries
+
+from vmerge.core.events import Transaction
+from vmerge.core.evidence import Held, Presence, Testimony
+from vmerge.core.fold import fold
+from vmerge.core.position import GtidSet
+
+
+class SimWitness:
+    """Asks the database and the ends of all shards."""
+
+    def __init__(self, history: History, database: SimDatabase, stream: str) -> None:
+        self._history = history
+        self._database = database
+        self._stream = stream
+        self._shards = {chr(ord("A") + index): history.shard(index, length) for index, length in enumerate(history.end)}
+
+    def testify(self, run: Sequence[Transaction]) -> Testimony:
+        """See ``Witness``."""
+        effect = fold((event for transaction in run for event in transaction.rows), SimRules(self._database))
+        rows = dict(self._database.rows)
+        inserts = []
+        for event in effect.rows():
+            change = decode(event)
+            if change.before is not None:
+                rows.pop((change.table, change.before[0]), None)
+            if change.after is not None:
+                inserts.append((change.table, change.after))
+        held = [one for table, row in inserts for one in self._held(table, row, rows)]
+        heads = {
+            name: GtidSet.parse(f"{self._source(index)}:1-{length}") if length else GtidSet()
+            for index, (name, length) in enumerate(zip(self._shards, self._history.end, strict=True))
+        }
+        return Testimony(tuple(held), heads)
+
+    def _source(self, index: int) -> str:
+        text = bytes([index + 1] * 16).hex()
+        return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+    def _held(self, table: str, row: Row, rows: dict[RowKey, Row]) -> Iterator[Held]:
+        schema = self._history.tables_by_name[table]
+        for (name, _), other in rows.items():
+            if name != table:
+                continue
+            if other[0] == row[0]:
+                yield self._found(table, "PRIMARY", (0,), row, other)
+            theirs = dict(unique_entries(schema, other))
+            for number, values in unique_entries(schema, row):
+                if theirs.get(number) == values:
+                    yield self._found(table, f"unique_{number}", schema.unique[number], row, other)
+
+    def _found(self, table: str, key: str, columns: tuple[int, ...], own: Row, holder: Row) -> Held:
+        return Held(
+            table=("shop", table),
+            key=key,
+            key_columns=tuple(f"c{column}" for column in columns),
+            key_values=tuple(str(own[column]) for column in columns),
+            own=f"id={own[0]}",
+            holder=f"id={holder[0]}",
+            own_presence=self._presence(self._stream, table, own, columns),
+            holder_presences={name: self._presence(name, table, holder, columns) for name in self._shards},
+        )
+
+    def _presence(self, stream: str, table: str, row: Row, columns: tuple[int, ...]) -> Presence:
+        found = self._shards[stream].get((table, row[0]))
+        if found is None:
+            return Presence.GONE
+        same = all(found[column] == row[column] for column in columns)
+        return Presence.ALIVE if same else Presence.CHANGED

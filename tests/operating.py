@@ -45,12 +45,16 @@ class Place(Protocol):
     def port(self) -> int: ...
 
 
-def wait_until(holds: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:
-    """Return as soon as a condition holds; fail when it does not in time."""
+def wait_until(holds: Callable[[], bool], what: str | Callable[[], str], seconds: float = WAIT_SECONDS) -> None:
+    """Return as soon as a condition holds; fail when it does not in time.
+
+    ``what`` is a function where the text tells how things are: it is asked at the end.
+    """
     clock = SystemClock()
     until = clock.monotonic() + seconds
     while not holds():
-        assert clock.monotonic() < until, f"not within {seconds:g} s: {what}"
+        if clock.monotonic() >= until:
+            raise AssertionError(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
         _never.wait(POLL_SECONDS)
 
 
@@ -201,12 +205,15 @@ class Site:
 
     def wait_for(self, stream: str, seconds: float = WAIT_SECONDS, **values: object) -> dict[str, Any]:
         """Wait until a stream's status has these values, and return it."""
-        wait_until(
-            lambda: all(self.streams()[stream][key] == value for key, value in values.items()),
-            f"{stream} has {values}; it has {self.streams()[stream]}",
-            seconds,
-        )
-        return self.streams()[stream]
+        status: dict[str, Any] = {}
+
+        def has_values() -> bool:
+            nonlocal status
+            status = self.streams()[stream]
+            return all(status[key] == value for key, value in values.items())
+
+        wait_until(has_values, lambda: f"{stream} has {values}; it has {status}", seconds)
+        return status
 
     def stored(self, column: str) -> dict[str, Any]:
         """Return what the control table has of each stream; nothing before it exists."""
@@ -226,7 +233,7 @@ class Site:
 
         Nobody may write any more. Checkpoints are compared with what the sources have executed.
         """
-        wait_until(self.is_at_heads, f"all streams are at their heads; they are {self._words()}", seconds)
+        wait_until(self.is_at_heads, lambda: f"all streams are at their heads; they are {self._words()}", seconds)
         shards = [Shard(shard.server, {shard.database: self.database}) for shard in self.shards.values()]
         comparison = compare(shards, self.target)
         assert comparison.is_equal, str(comparison)

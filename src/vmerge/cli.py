@@ -19,11 +19,15 @@ import click
 
 from vmerge import __version__, logs
 from vmerge.assembly import workflow_facts
+from vmerge.checking import check_workflow
+from vmerge.collision_search import SAMPLE_ROWS, SAMPLE_SECONDS
 from vmerge.config import load_folder, load_workflow
 from vmerge.control import ControlClient, control_socket
+from vmerge.core.collisions import CollisionMode
 from vmerge.daemon import LOG_NAME, Daemon, is_locked, locked_folder, make_supervisor, open_private, stop_signals
 from vmerge.errors import ConfigError, DaemonError, PreflightError, StopTimeout, VmergeError
 from vmerge.mysql.preflight import examine, require
+from vmerge.progress import ProgressLine
 from vmerge.status import Snapshot, status_line, status_table, workflow_snapshot
 from vmerge.stopping import StopToken, SystemClock
 
@@ -34,6 +38,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 REFRESH_SECONDS = 1.0
 START_TIMEOUT_SECONDS = 20.0
 EXIT_TIMEOUT_SECONDS = 10.0
+INTERRUPTED = 130
+"""As shells number an end by Ctrl-C."""
 
 EXIT_CODES = """\b
 Exit codes:
@@ -48,6 +54,7 @@ Exit codes:
    8  the target failed
    9  a comparison found a difference
   10  the temporary file of a large transaction failed
+ 130  a check was interrupted; what it printed is not all there is
 """
 
 
@@ -115,21 +122,40 @@ def main() -> None:
 
 @main.command()
 @_file_argument()
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def check(file: Path, as_json: bool) -> None:
-    """Load, validate and preflight a workflow FILE. Changes nothing."""
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option(
+    "--collisions",
+    type=click.Choice([mode.value for mode in CollisionMode]),
+    # A check is run before every start, so it must end soon and cost the shards little.
+    default=CollisionMode.SAMPLE.value,
+    show_default=True,
+    help=f"Look for rows of several shards that hold one unique key now: in the first and last {SAMPLE_ROWS:,} values "
+    f"of each key, for {SAMPLE_SECONDS:g} s at most; in all of them; or not at all.",
+)
+def check(file: Path, as_json: bool, collisions: str) -> None:
+    """Load, validate and preflight a workflow FILE, and tell the risk of conflicts. Changes nothing.
+
+    Ctrl-C ends the search for collisions; what was found until then is printed, and the exit code is 130.
+    """
     workflow = load_workflow(file)
-    findings = examine(workflow_facts(workflow))
-    count = len(findings.errors)
+    clock = SystemClock()
+    progress = ProgressLine(sys.stderr, clock)
+    try:
+        result = check_workflow(workflow_facts(workflow), CollisionMode(collisions), clock=clock, show=progress.show)
+    finally:
+        progress.end()
+    count = len(result.findings.errors)
     if as_json:
-        click.echo(json.dumps(findings.as_data(), indent=2))
+        click.echo(json.dumps(result.as_data(), indent=2))
     else:
-        for finding in findings.findings:
-            click.echo(finding.text_for_operator())
+        for line in result.lines():
+            click.echo(line)
         verdict = f"{count} error{'s' if count > 1 else ''}: workflow {workflow.workflow} cannot run."
         click.echo(verdict if count else f"Workflow {workflow.workflow} can run.")
     if count:
         sys.exit(PreflightError.exit_code)
+    if result.collisions.interrupted:
+        sys.exit(INTERRUPTED)
 
 
 @main.command()

@@ -226,7 +226,7 @@ class RowMissing(TargetError):
 class Fenced(TargetError):
     """Another daemon took this stream over; this one wrote nothing since."""
 
-    default_hint = "Run each workflow in one daemon only."
+    default_hint = "Run each workflow in one daemon only; starting the stream here again takes it back."
 
 
 class TargetAltered(TargetError):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.faults.conftest import NewSite, Report
+from tests.faults.conftest import NewSite, Report, Servers
 from tests.faults.test_crashes import wait_for_progress, workload_on
+from tests.operating import insert_customers
 
+from vmerge.lab.proxy import Proxy
 from vmerge.lab.servers import Lab
 
 pytestmark = [pytest.mark.server, pytest.mark.faults]
@@ -33,3 +35,30 @@ def test_older_daemon_is_fenced(lab: Lab, new_site: NewSite, report: Report) -> 
             assert set(newer.stored("state").values()) == {"running"}
         finally:
             newer.end()
+
+
+def test_older_daemon_that_restarts_is_fenced(new_site: NewSite, servers: Servers, report: Report) -> None:
+    """An older daemon that learns of the newer one by its broken dump alone does not take the stream back."""
+    with Proxy(servers.a.host, servers.a.port) as source:
+        older = new_site(places={"a": source})
+        newer = older.twin()
+        older.start_daemon()
+        older.wait_for("a", is_at_head=True)
+        older.write_workflow()  # from here on without the proxy
+        source.freeze()  # the older one's reading goes on hearing nothing, so it commits nothing either
+        try:
+            newer.start_daemon()
+            newer.wait_for("a", is_at_head=True)
+            source.cut()
+            source.thaw()
+            fenced = older.wait_for("a", state="error")
+            assert f"process {newer.client.status()['pid']}" in fenced["message"]
+            assert fenced["restarts"] > 0
+            report.done["streams fenced at a restart"] += 1
+            insert_customers(newer.shards["a"], 10**9, 20)
+            newer.require_exact()
+            assert newer.streams()["a"]["restarts"] == 0
+            assert set(newer.stored("state").values()) == {"running"}
+        finally:
+            newer.end()
+            older.end()

@@ -116,6 +116,8 @@ def test_a_take_over_whose_answer_was_lost(
     site: Site, make_assembly: MakeAssembly, target: Server, moment: Moment
 ) -> None:
     """A take-over that was lost in COMMIT is ours, if it took place: the stream can be stopped, and goes on."""
+    with Order(make_assembly()).taken_over():
+        pass
     with Proxy(target.host, target.port) as proxy:
         site.write_workflow(places={"target": proxy})
         order = Order(make_assembly())

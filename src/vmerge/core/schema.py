@@ -60,6 +60,7 @@ class Column:
     invisible: bool = False
     srid: int | None = None
     """The spatial reference system that a spatial column is bound to."""
+    auto_increment: bool = False
 
     @property
     def family(self) -> str:

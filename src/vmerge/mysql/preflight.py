@@ -17,7 +17,9 @@ from pymysql.err import MySQLError
 
 from vmerge.core.findings import Finding, Findings, error
 from vmerge.core.position import GtidSet
-from vmerge.core.rules import Start, StreamRules
+from vmerge.core.risk import Counting
+from vmerge.core.rules import Start, StreamRules, TableName
+from vmerge.core.schema import TableSchema
 from vmerge.core.table_checks import StreamTables, check_tables
 from vmerge.errors import PreflightError, ServersUnreachable
 from vmerge.mysql.checkpoints import ControlTables
@@ -49,12 +51,40 @@ class WorkflowFacts:
     streams: tuple[StreamFacts, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What was found, and the tables it was found in: none where they could not be read."""
+
+    findings: Findings
+    streams: tuple[StreamTables, ...]
+    targets: Mapping[TableName, TableSchema]
+    counting: Mapping[str, Counting]
+    """How each stream's source counts."""
+
+
 def examine(facts: WorkflowFacts) -> Findings:
     """Look at every server of a workflow. Blocks for a few time-outs a server at most; changes nothing."""
+    return survey(facts).findings
+
+
+def survey(facts: WorkflowFacts) -> Survey:
+    """As ``examine``, and keep the tables."""
     with ExitStack() as stack:
         examination = _Examination(facts, stack)
         examination.run()
-        return Findings.of(examination.findings)
+        return Survey(
+            findings=Findings.of(examination.findings),
+            streams=tuple(examination.streams),
+            targets=examination.targets,
+            counting={name: _counting(source) for name, source in examination.sources.items()},
+        )
+
+
+def _counting(source: ServerView) -> Counting:
+    return Counting(
+        increment=int(source.variables.get("auto_increment_increment", "1")),
+        offset=int(source.variables.get("auto_increment_offset", "1")),
+    )
 
 
 def require(findings: Findings) -> None:
@@ -82,8 +112,10 @@ class _Examination:
         self._facts = facts
         self._stack = stack
         self._target: ServerView | None = None
-        self._sources: dict[str, ServerView] = {}
+        self.sources: dict[str, ServerView] = {}
         self.findings: list[Finding] = []
+        self.streams: list[StreamTables] = []
+        self.targets: Mapping[TableName, TableSchema] = {}
 
     def run(self) -> None:
         self._target = self._open(self._facts.target, TARGET_VARIABLES, OLDEST_TARGET)
@@ -95,13 +127,13 @@ class _Examination:
             source = self._open(stream.source, SOURCE_VARIABLES, OLDEST_SOURCE)
             if source is None:
                 continue
-            self._sources[stream.name] = source
+            self.sources[stream.name] = source
             checks = check_source(
                 source, stream.source.user, tuple(stream.rules.databases), stream.start, checkpoints.get(stream.name)
             )
             self._examine(source, checks)
         if self._target is not None:
-            self.findings.extend(check_packet(self._target, self._sources.values()))
+            self.findings.extend(check_packet(self._target, self.sources.values()))
         self.findings.extend(self._check_identities())
         self._compare()
 
@@ -153,7 +185,7 @@ class _Examination:
     def _check_identities(self) -> Iterator[Finding]:
         """Find one server behind two addresses."""
         seen: dict[str, ServerView] = {}
-        for server in filter(None, (self._target, *self._sources.values())):
+        for server in filter(None, (self._target, *self.sources.values())):
             other = seen.setdefault(server.variables.get("server_uuid", ""), server)
             if other is not server:
                 yield error(
@@ -166,7 +198,7 @@ class _Examination:
     def _compare(self) -> None:
         """Compare tables where both sides were reached; what an earlier finding hides is not told as missing."""
         target = self._target
-        if target is None or not self._sources:
+        if target is None or not self.sources:
             return
         databases = {name for stream in self._facts.streams for name in stream.rules.databases.values()}
         server = target
@@ -174,12 +206,13 @@ class _Examination:
             targets = read_schemas(server.connection, sorted(databases))
             streams = []
             for stream in self._facts.streams:
-                if stream.name in self._sources:
-                    server = self._sources[stream.name]
+                if stream.name in self.sources:
+                    server = self.sources[stream.name]
                     streams.append(_tables_of(stream, server))
         except (MySQLError, OSError) as failure:
             self.findings.append(_lost(server, failure))
             return
+        self.streams, self.targets = streams, targets
         obscured = {finding.where for finding in self.findings if finding.id in ("database-missing", "privilege")}
         unseen = databases - {database for database, _ in targets} if target.where in obscured else set()
         is_whole = len(streams) == len(self._facts.streams) and not obscured - {target.where}

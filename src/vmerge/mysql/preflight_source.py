@@ -29,6 +29,8 @@ OLDEST_SOURCE = (8, 0, 13)
 """The first whose schema views show expressions in keys; earlier ones hide unique keys from us."""
 
 SOURCE_VARIABLES = (
+    "auto_increment_increment",
+    "auto_increment_offset",
     "binlog_format",
     "binlog_row_image",
     "binlog_row_metadata",

@@ -162,6 +162,7 @@ def _column(row: _Row, collation_ids: Mapping[str, int], label_bytes: _LabelByte
         generated=_generation(extra, _text(expression)),
         invisible="INVISIBLE" in extra.split(),
         srid=srid,
+        auto_increment="auto_increment" in extra.split(),
     )
 
 

@@ -16,7 +16,7 @@ from uuid import UUID, uuid5
 from vmerge.board import Board
 from vmerge.config import Workflow
 from vmerge.core.binlog import Surroundings
-from vmerge.core.conflict import Limits
+from vmerge.core.conflict_terms import Limits
 from vmerge.core.findings import Findings
 from vmerge.core.ownership import Claim
 from vmerge.core.plan import Plan
@@ -29,6 +29,7 @@ from vmerge.mysql.checkpoints import ControlTables, StoredStream
 from vmerge.mysql.connect import short_connection
 from vmerge.mysql.definitions import Definitions, read_definitions
 from vmerge.mysql.faults import source_fault, target_fault
+from vmerge.mysql.lookup import SourcePlace, Witness
 from vmerge.mysql.preflight import StreamFacts, WorkflowFacts, examine, require
 from vmerge.mysql.schemas import read_logs_cascades, read_schemas
 from vmerge.mysql.source import DumpSource, decompress, source_positions
@@ -80,10 +81,12 @@ class StreamParts:
     player: Player
     source: DumpSource
     target: MySqlTarget
+    witness: Witness
 
     def interrupt_source(self) -> None:
-        """Break a read that hangs."""
+        """Break a read that hangs, of the binlog or for evidence."""
         self.source.interrupt()
+        self.witness.interrupt()
 
     def kill_target_query(self) -> None:
         """Ask the target to end the running statement."""
@@ -155,10 +158,20 @@ class WorkflowAssembly:
             definitions=definitions,
             server_id=server_id,
         )
+        witness = Witness(
+            stream,
+            workflow.target_endpoint,
+            workflow.target.control_database,
+            plan,
+            {name: SourcePlace(workflow.source_endpoint(name), workflow.rules(name)) for name in workflow.streams},
+            server_id,
+            definitions=definitions,
+        )
         player = Player(
             stream,
             source,
             target,
+            witness,
             board,
             limits=Limits(BATCH_TRANSACTIONS, workflow.limits.conflict_timeout_seconds),
             clock=self._clock,
@@ -166,7 +179,7 @@ class WorkflowAssembly:
             accepted_schema_changes=accepted_schema_changes,
             after_conflict=after_conflict,
         )
-        return StreamParts(player, source, target)
+        return StreamParts(player, source, target, witness)
 
     def _plan(self, stream: str) -> tuple[Plan, Definitions]:
         """Return what to do with the stream's tables, and the definitions of the target's that this rests on.

@@ -29,7 +29,7 @@ class StreamParts(Protocol):
         """The player, owned by the stream's thread."""
 
     def interrupt_source(self) -> None:
-        """Break a read that hangs."""
+        """Break a read that hangs, of the binlog or for evidence."""
 
     def kill_target_query(self) -> None:
         """Ask the target, over a side connection, to end the running statement."""

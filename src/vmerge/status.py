@@ -45,6 +45,7 @@ def stream_snapshot(progress: StreamProgress, clock: Clock) -> Snapshot:
             "splits": counters.splits,
             "waits": counters.waits,
             "jumps": counters.jumps,
+            "joints": counters.joints,
         },
         "blocked_seconds_total": round(counters.blocked_seconds + _blocked_seconds(progress, clock), 3),
         "blocked": _blocked(progress, clock),

@@ -25,7 +25,7 @@ import yaml
 from vmerge.assembly import WorkflowAssembly
 from vmerge.board import Board
 from vmerge.config import load_workflow
-from vmerge.core.conflict import Limits
+from vmerge.core.conflict_terms import Limits
 from vmerge.core.events import Heartbeat, SourceItem
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState
@@ -39,7 +39,8 @@ pytestmark = pytest.mark.server
 
 STORIES = sorted(path.parent.name for path in Path(__file__).parent.glob("*/story.yaml"))
 STEPS = 2000
-CONFLICT_TIMEOUT_SECONDS = 2.0
+CONFLICT_TIMEOUT_SECONDS = 5.0
+ASK_AFTER_SECONDS = 0.2
 
 
 class WholeSource:
@@ -165,8 +166,9 @@ def stage(
             name,
             WholeSource(parts.source, shards[name]),
             parts.target,
+            parts.witness,
             board,
-            limits=Limits(100, CONFLICT_TIMEOUT_SECONDS),
+            limits=Limits(100, CONFLICT_TIMEOUT_SECONDS, ask_after_seconds=ASK_AFTER_SECONDS),
             clock=SystemClock(),
             concerns=lambda _: True,
         )

@@ -43,8 +43,8 @@ The transition table
     any        Conflicted, n=1
                no sibling        Waiting                            Ask
                blocked too long  Stuck                              GiveUp(TIMED_OUT)
-               a jump is due     Jumping(1, or beyond the last)     Proceed                  (jump)
                asking is due     Waiting                            Ask
+               a jump is due     Jumping(1, or beyond the last)     Proceed                  (jump)
                a jump failed     Joining                            Park                    (joint)
                otherwise         Waiting                            Await(until, a commit)   (wait)
     Jumping    Conflicted        Jumping(more)                      Proceed
@@ -77,7 +77,8 @@ A jump is due, from the second failure on, when every sibling is at its head, wa
 ``jump_after_seconds`` in any case, or a sibling that keeps a hot key in motion could win for ever. After a jump that
 led nowhere the next one comes that much later, and if no sibling has moved since, only with more transactions than that
 one had. After it the stream joins as long as no sibling moves, and in a long wait in any case. Asking is due after
-``ask_after_seconds``; while it finds nothing permanent, it comes ever more rarely.
+``ask_after_seconds``, though never before the first jump that can be tried; while it finds nothing permanent, it comes
+ever more rarely.
 
 Evidence
 --------
@@ -199,11 +200,11 @@ def _after_conflict(state: Live, event: Conflicted, limits: Limits) -> tuple[Sta
     if waiting.counted_seconds >= limits.timeout_seconds:
         return Stuck(Reason.TIMED_OUT), GiveUp(Reason.TIMED_OUT)
     jumping = _jumping(waiting, event, limits)
+    ask_at = _ask_at(waiting, limits)
+    if event.now >= ask_at and (jumping is None or waiting.last_jump is not None):
+        return _asking(waiting, event.now), Ask()
     if jumping is not None:
         return jumping, Proceed()
-    ask_at = _ask_at(waiting, limits)
-    if event.now >= ask_at:
-        return _asking(waiting, event.now), Ask()
     if _may_join(waiting, event, limits):
         return _joining(waiting, min(event.now + event.pause_seconds, ask_at))
     return waiting, Await(min(event.now + event.pause_seconds, ask_at), event.siblings.version)
@@ -255,7 +256,8 @@ def _after_no_jump(state: Live, event: Unfoldable | Unreached | Rejected) -> tup
         return state, Proceed()
     waiting = state.waiting
     if isinstance(event, Unreached):
-        return _joining(waiting, event.now + event.pause_seconds)
+        last = waiting.last_jump and replace(waiting.last_jump, at=event.now)
+        return _joining(replace(waiting, last_jump=last), event.now + event.pause_seconds)
     return replace(waiting, may_jump=False), Await(event.now + event.pause_seconds, waiting.siblings.version)
 
 

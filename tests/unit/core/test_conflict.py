@@ -287,8 +287,10 @@ def test_the_next_jump(version: int, now: float, expected: tuple[int, int] | Non
 
 def test_a_jump_without_more_transactions_is_offered() -> None:
     """With fewer transactions than the least, nothing new is known of a jump; siblings may know more."""
-    following, decision = decide(Jumping(AGAIN, 10, least=6), Unreached(100.0, 0.5), JUMPS)
-    assert (following, decision) == (Joining(AGAIN, until=100.5), Park(100.5))
+    waiting = replace(AGAIN, last_jump=FailedJump(90.0, 5, 7))
+    following, decision = decide(Jumping(waiting, 10, least=6), Unreached(100.0, 0.5), JUMPS)
+    later = replace(AGAIN, last_jump=FailedJump(100.0, 5, 7))
+    assert (following, decision) == (Joining(later, until=100.5), Park(100.5))
 
 
 def test_what_cannot_be_folded_is_never_tried_again() -> None:
@@ -367,6 +369,14 @@ def test_evidence_is_gathered_when_a_wait_lasts() -> None:
     following, decision = decide(WAITING, conflicted(now=101.0), ASKS)
     assert isinstance(following, Waiting)
     assert (following.inquiry, decision) == (Inquiry(101.0, 1), Ask())
+
+
+def test_asking_comes_before_the_second_jump_and_after_the_first() -> None:
+    """A jump may make evidence needless, but jumps that lead nowhere never keep evidence away."""
+    limits = replace(JUMPS, ask_after_seconds=1.0)
+    assert isinstance(decide(AGAIN, conflicted(siblings=STILL, now=105.0), limits)[0], Jumping)
+    jumped = replace(AGAIN, last_jump=FailedJump(101.0, 5, 7))
+    assert decide(jumped, conflicted(siblings=STILL, now=105.0), limits)[1] == Ask()
 
 
 def test_a_proof_counts_when_it_is_given_twice() -> None:

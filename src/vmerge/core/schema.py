@@ -82,8 +82,10 @@ class KeyPart:
     prefix_length: int | None = None
 
     def __str__(self) -> str:
-        prefix = f"({self.prefix_length})" if self.prefix_length is not None else ""
-        return f"{self.column}{prefix}" if self.column is not None else f"({self.expression})"
+        if self.column is None:
+            # The schema views escape quotes and backslashes of an expression once too often.
+            return "(" + re.sub(r"\\(.)", r"\1", self.expression or "", flags=re.DOTALL) + ")"
+        return self.column if self.prefix_length is None else f"{self.column}({self.prefix_length})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,8 @@ def _check_table(side: str, where: str, schema: TableSchema) -> Iterator[Finding
         yield error(
             "primary-key",
             where,
-            f"the {side}'s table {schema.name} has no primary key, so its rows cannot be told apart",
+            f"the {side}'s table {schema.name} has no primary key: a row to update or delete would be searched for "
+            "in the whole table, could be another shard's equal row, and could not be followed through a conflict",
             "Add a primary key on the shards and on the target.",
         )
 

@@ -239,7 +239,7 @@ class ShardKey:
         texts = row.primary_key if self._orders_by_primary_key else row.key
         condition = ""
         for value, text in reversed(list(zip(self._order, texts, strict=True))):
-            literal = value.literal(text)
+            literal = _literal(value, text)
             rest = f" OR ({value.expression} = {literal} AND {condition})" if condition else ""
             condition = f"({value.expression} > {literal}{rest})"
         return condition
@@ -306,12 +306,19 @@ def _any_of(values: Sequence[KeyValue], keys: Sequence[Texts]) -> str:
     """Match any of the keys. Spelt so that the server uses an index on the columns, and on expressions, too."""
     if len(values) == 1:
         value = values[0]
-        return f"{value.expression} IN ({', '.join(value.literal(key[0]) for key in keys)})"
+        return f"{value.expression} IN ({', '.join(_literal(value, key[0]) for key in keys)})"
     rows = (
-        " AND ".join(f"{value.expression} = {value.literal(text)}" for value, text in zip(values, key, strict=True))
+        " AND ".join(f"{value.expression} = {_literal(value, text)}" for value, text in zip(values, key, strict=True))
         for key in keys
     )
     return "(" + " OR ".join(f"({row})" for row in rows) + ")"
+
+
+def _literal(value: KeyValue, text: str) -> str:
+    try:
+        return value.literal(text)
+    except ValueError as error:
+        raise NotCompared(f"{value.name} holds what cannot be looked up: {error}") from error
 
 
 def _named(values: Sequence[KeyValue], texts: Sequence[str | None]) -> Shown:

@@ -198,3 +198,28 @@ PROBES = {
 
 PROBE_REPLICATION_SLAVE = ("SHOW REPLICAS", "SHOW SLAVE HOSTS")
 """Needs the same privilege as a dump: as versions from 8.0.22 on call it, and as earlier ones do."""
+
+
+# Evidence about conflicts (mysql/probe.py, mysql/lookup.py). Rows come in transactions that are always rolled back.
+
+CREATE_PROBE_TABLE = "CREATE TABLE IF NOT EXISTS {probe} LIKE {table}"
+"""A table with the columns and unique keys of another, and without its foreign keys."""
+
+EMPTY_PROBE_TABLE = "DELETE FROM {probe}"
+"""Inside the transaction: rows of a probe table that are not ours would be false evidence."""
+
+MATCH_ROWS = """
+SELECT /*+ MERGE(p, t) SET_VAR(optimizer_switch = 'use_invisible_indexes=on') */ {columns}
+FROM {probe} STRAIGHT_JOIN {table} ON {conditions} WHERE {own} LIMIT {limit}
+"""
+"""Rows of a probe table and the rows of the target that have their key. The probe's drive, as they are few."""
+
+READ_VALUE = "(SELECT /*+ MERGE(o) */ {value} FROM {probe} WHERE {own})"
+"""One value as a constant: an index on an expression serves a comparison with nothing else."""
+
+READ_ROWS = "SELECT /*+ MERGE({alias}) */ {columns} FROM {table} WHERE {conditions} LIMIT {limit}"
+
+READ_OWNED = "SELECT @@GLOBAL.gtid_owned"
+"""The GTIDs of transactions in their commit: their rows may be seen a moment before ``READ_EXECUTED`` has them."""
+
+READ_EXECUTED = "SELECT @@GLOBAL.gtid_executed"

@@ -184,3 +184,9 @@ def test_cascading_foreign_keys(on_delete: str, on_update: str, cascades: bool) 
     """Every rule but the refusing ones changes rows of the child."""
     key = ForeignKey("fk", ("a",), ("shop", "parent"), ("id",), on_delete, on_update)
     assert key.cascades is cascades
+
+
+def test_parts_of_keys_read_as_they_were_written() -> None:
+    """A prefix stands behind its column; an expression is shown without the escapes that the schema views add."""
+    parts = KeyPart("a"), KeyPart("a", prefix_length=3), KeyPart(None, "concat(`a`,_utf8mb4\\'\\\\n\\')")
+    assert [str(part) for part in parts] == ["a", "a(3)", "(concat(`a`,_utf8mb4'\\n'))"]

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from vmerge.board import Board
+from vmerge.core import evidence
 from vmerge.core.conflict_terms import Limits
 from vmerge.core.events import SourceItem, Transaction
+from vmerge.core.joint import Part
 from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.states import Phase, StreamState
@@ -85,6 +87,15 @@ class FakeTarget:
     def apply_net_effect(self, run: Sequence[Transaction]) -> None:
         """Nothing comes."""
 
+    def membership(self) -> object:
+        """Nobody asks."""
+
+    def apply_joint(self, parts: Sequence[Part]) -> str | None:
+        """Nothing comes."""
+
+    def commit_joint(self, parts: Sequence[Part]) -> None:
+        """Nothing comes."""
+
     def commit(self, position: GtidSet, applied_at_microseconds: int) -> None:
         """Nothing comes."""
 
@@ -94,6 +105,14 @@ class FakeTarget:
     def close(self) -> None:
         """Remember."""
         self.is_closed = True
+
+
+class FakeWitness:
+    """Is never asked."""
+
+    def testify(self, run: Sequence[Transaction]) -> evidence.Testimony:
+        """Nothing comes."""
+        raise AssertionError("nobody is blocked")
 
 
 @dataclass(frozen=True)
@@ -179,7 +198,14 @@ class FakeAssembly:
         at = position(next(self.positions)) if self.positions is not None else position(1)
         source, target = FakeSource(), FakeTarget(at, self.target_gate)
         player = Player(
-            stream, source, target, board, limits=Limits(1, 1.0), clock=SystemClock(), concerns=lambda change: False
+            stream,
+            source,
+            target,
+            FakeWitness(),
+            board,
+            limits=Limits(1, 1.0),
+            clock=SystemClock(),
+            concerns=lambda change: False,
         )
         parts = FakeParts(player, source, target, self.calls)
         self.built.put(parts)

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from vmerge.core.event_types import NO_FOREIGN_KEY_CHECKS_FLAG
-from vmerge.core.events import RowsEvent, RowsKind, RowsShape, Transaction
-from vmerge.core.fold import KeyColumns, fold
+from vmerge.core.events import RowsEvent, RowsKind, RowsShape, TableMap, Transaction
+from vmerge.core.fold import TableRules, fold
 from vmerge.core.rowimage import ImageCutter
 from vmerge.errors import UnsupportedEvent
 
@@ -27,7 +27,19 @@ class Effect:
     """False for the rows of one transaction as they are: not all of its deletes need exist before it."""
 
 
-def effect_of(run: Sequence[Transaction], key_columns: KeyColumns) -> Effect:
+class _Unrelated:
+    """The rules of the tables as if none had foreign keys, so that no update is kept as one."""
+
+    def __init__(self, rules: TableRules) -> None:
+        self.key_columns = rules.key_columns
+        self.depth = rules.depth
+
+    def has_foreign_keys(self, table_map: TableMap) -> bool:
+        """None has."""
+        return False
+
+
+def effect_of(run: Sequence[Transaction], rules: TableRules) -> Effect:
     """Return the net effect of a run; where it cannot be followed, what its first transaction does.
 
     Raises:
@@ -36,10 +48,10 @@ def effect_of(run: Sequence[Transaction], key_columns: KeyColumns) -> Effect:
     """
     for length in dict.fromkeys((len(run), 1)):
         try:
-            rows = fold((row for one in run[:length] for row in one.rows), key_columns, lambda _table: False)
+            effect = fold((row for one in run[:length] for row in one.rows), _Unrelated(rules))
         except UnsupportedEvent:
             continue
-        return _effect(rows, is_net=True)
+        return _effect(effect.rows(), is_net=True)
     return _effect(_halves(run[0]), is_net=False)
 
 
@@ -58,9 +70,10 @@ def _halves(transaction: Transaction) -> Iterator[RowsEvent]:
         yield from (RowsEvent(halves[number % 2], image) for number, image in enumerate(cut))
 
 
-def _effect(rows: Sequence[RowsEvent] | Iterator[RowsEvent], *, is_net: bool) -> Effect:
+def _effect(rows: Iterator[RowsEvent], *, is_net: bool) -> Effect:
     shapes: dict[RowsShape, RowsShape] = {}
-    deletes, inserts = [], []
+    deletes: list[RowsEvent] = []
+    inserts: list[RowsEvent] = []
     for shape, image in rows:
         unchecked = shapes.get(shape)
         if unchecked is None:

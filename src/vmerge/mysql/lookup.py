@@ -105,7 +105,7 @@ class Witness:
             RowMissing, TargetAltered, TargetRejected: as when the run is applied.
             UnsupportedEvent: this cannot be found out.
         """
-        effect = effect_of(run, self._asker.plan.key_columns)
+        effect = effect_of(run, self._asker.plan)
         with self._connections.open(self._target, _TARGET_SESSION, target_fault) as connection:
             show_generated_keys(connection)  # as the session did that read the definitions
             matches = Probe(self._asker, connection, run, effect).search()

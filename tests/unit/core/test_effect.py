@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.core.table_rules import Rules
 
 from vmerge.core.effect import Effect, effect_of
 from vmerge.core.event_types import NO_FOREIGN_KEY_CHECKS_FLAG
@@ -27,12 +28,11 @@ def transaction(*rows: RowsEvent) -> Transaction:
     return Transaction(Gtid(bytes(16), "", 1), 0, rows, 0)
 
 
-def by_id(_: TableMap) -> tuple[int, ...]:
-    return (0,)
+class Cascading(Rules):
+    """Tables whose changes cascade."""
 
-
-def cascades(_: TableMap) -> tuple[int, ...]:
-    raise UnsupportedEvent("cascades")
+    def key_columns(self, table_map: TableMap) -> tuple[int, ...]:
+        raise UnsupportedEvent("cascades")
 
 
 def images(effect: Effect) -> tuple[list[bytes], list[bytes]]:
@@ -46,7 +46,7 @@ def test_a_run_that_can_be_followed() -> None:
         transaction(event(UPDATE, (1, 1), (1, 9), (5, 5), (6, 5))),
         transaction(event(DELETE, (2, 2))),
     ]
-    effect = effect_of(run, by_id)
+    effect = effect_of(run, Rules())
     assert effect.is_net
     assert images(effect) == ([image(5, 5)], [image(1, 9), image(6, 5)])
     assert {row.shape.flags for row in (*effect.deletes, *effect.inserts)} == {NO_FOREIGN_KEY_CHECKS_FLAG}
@@ -55,7 +55,7 @@ def test_a_run_that_can_be_followed() -> None:
 def test_a_run_of_which_only_the_first_can_be_followed() -> None:
     """The first transaction's net effect stands for a run that goes astray later."""
     run = [transaction(event(WRITE, (1, 1)), event(UPDATE, (1, 1), (1, 2))), transaction(event(WRITE, (1, 3)))]
-    effect = effect_of(run, by_id)
+    effect = effect_of(run, Rules())
     assert effect.is_net
     assert images(effect) == ([], [image(1, 2)])
 
@@ -63,7 +63,7 @@ def test_a_run_of_which_only_the_first_can_be_followed() -> None:
 def test_rows_as_they_are() -> None:
     """Where nothing can be followed, the first transaction's images are taken as deletes and inserts."""
     first = transaction(event(UPDATE, (1, 1), (1, 2), (3, 3), (4, 3)), event(DELETE, (5, 5)), event(WRITE, (6, 6)))
-    effect = effect_of([first, transaction(event(WRITE, (7, 7)))], cascades)
+    effect = effect_of([first, transaction(event(WRITE, (7, 7)))], Cascading())
     assert not effect.is_net
     assert images(effect) == ([image(1, 1), image(3, 3), image(5, 5)], [image(1, 2), image(4, 3), image(6, 6)])
     for row in (*effect.deletes, *effect.inserts):
@@ -74,4 +74,4 @@ def test_rows_as_they_are() -> None:
 def test_images_that_do_not_tell() -> None:
     """Partial images are refused."""
     with pytest.raises(UnsupportedEvent):
-        effect_of([transaction(event(RowsKind.PARTIAL_UPDATE, (1, 1), (1, 2)))], cascades)
+        effect_of([transaction(event(RowsKind.PARTIAL_UPDATE, (1, 1), (1, 2)))], Cascading())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.core.table_rules import Rules
 
 from vmerge.core.events import RowsEvent, RowsKind, RowsShape, TableMap
 from vmerge.core.fold import fold
@@ -50,24 +51,6 @@ def run(rows: Rows, events: list[RowsEvent]) -> Rows:
                     assert new_key not in result
                     result[new_key] = new_value
     return result
-
-
-class Rules:
-    """All tables alike: their primary key, whether they have foreign keys, and parents by the tables' names."""
-
-    def __init__(self, key: tuple[int, ...] = (0,), *, has_foreign_keys: bool = False, **depths: int) -> None:
-        self._key = key
-        self._has_foreign_keys = has_foreign_keys
-        self._depths = depths
-
-    def key_columns(self, table_map: TableMap) -> tuple[int, ...]:
-        return self._key
-
-    def has_foreign_keys(self, table_map: TableMap) -> bool:
-        return self._has_foreign_keys
-
-    def depth(self, table_map: TableMap) -> int:
-        return self._depths.get(table_map.table, 0)
 
 
 ALONE = Rules()

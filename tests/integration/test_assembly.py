@@ -6,11 +6,11 @@ import os
 import re
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 import yaml
-from tests.operating import PASSWORD_VARIABLE, Site, running, wait_until
+from tests.operating import PASSWORD_VARIABLE, Site, insert_customers, running, wait_until
 
 from vmerge.assembly import StreamParts, WorkflowAssembly, replica_identity
 from vmerge.board import Board
@@ -28,6 +28,8 @@ pytestmark = pytest.mark.server
 MakeAssembly = Callable[[], WorkflowAssembly]
 
 TAKE_OVER = b".stream SET epoch = "
+NUMBER = 10**9
+"""A customer that no shard begins with."""
 
 
 @pytest.fixture
@@ -109,6 +111,28 @@ def test_a_stream_that_was_taken_over_is_not_taken_back(site: Site, make_assembl
     assert row_of(site) == taken
     with newer.taken_over() as target:
         target.commit(GtidSet(), 0)
+
+
+def test_a_blocked_stream_learns_that_it_was_taken_over(site: Site, make_assembly: MakeAssembly) -> None:
+    """A stream that meets rows which a newer daemon has applied is fenced: it does not wait for a sibling to move."""
+    with closing(Order(make_assembly()).build().player) as older:
+        older.open()
+        insert_customers(site.shards["a"], NUMBER, 1)
+        with site.target.connect(site.database) as holder, holder.cursor() as cursor:
+            holder.begin()
+            cursor.execute("INSERT INTO customer (id, email, name, balance) VALUES (%s, 'x', 'x', 0)", (NUMBER,))
+            wait_until(lambda: older.step() is not None, "the older one has the transaction, and meets the lock")
+            holder.rollback()
+        with closing(Order(make_assembly()).build().player) as newer:
+            newer.open()
+            wait_until(lambda: newer.step() is None and has_customer(site), "the newer one has applied it")
+        with pytest.raises(Fenced, match="taken over by another daemon"):
+            older.step()
+
+
+def has_customer(site: Site) -> bool:
+    """Whether the target has the customer that the test inserted."""
+    return bool(site.target.query(f"SELECT 1 FROM {site.database}.customer WHERE id = %s", NUMBER))
 
 
 @pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])

@@ -102,6 +102,12 @@ class ControlTables:
         connection.commit()
         return GtidSet.parse(position), epoch + 1
 
+    def require_newest(self, connection: Connection[Any], stream: str, epoch: int) -> None:
+        """Raise ``Fenced`` when a stream was taken over behind this epoch."""
+        rows = self._run(connection, sql.READ_OWNER, self._workflow, stream)
+        if not rows or rows[0][1] != epoch:
+            raise self.fenced(stream, rows[0][0] if rows else "")
+
     def write_checkpoint(
         self, connection: Connection[Any], stream: str, position: GtidSet, applied_at_microseconds: int, epoch: int
     ) -> None:

@@ -72,8 +72,8 @@ VALUES (%s, %s, %s, 'running', '', 0, %s, UTC_TIMESTAMP(6))
 
 READ_STREAMS = "SELECT name, position, state, message, applied_at, owner FROM {control}.stream WHERE workflow = %s"
 
-READ_OWNER = "SELECT owner FROM {control}.stream WHERE workflow = %s AND name = %s"
-"""Who has a stream that a statement below did not match."""
+READ_OWNER = "SELECT owner, epoch FROM {control}.stream WHERE workflow = %s AND name = %s"
+"""Who has a stream; waits for no lock."""
 
 LOCK_STREAM = "SELECT position, epoch, owner FROM {control}.stream WHERE workflow = %s AND name = %s FOR UPDATE"
 """Wait for the transaction of an earlier owner to end, and see its outcome."""

@@ -149,7 +149,21 @@ class MySqlTarget:
         try:
             applier.apply(batch, rows)
         except (MySQLError, OSError) as error:
-            raise target_fault(error, f"applying on {self._endpoint}") from error
+            fault = target_fault(error, f"applying on {self._endpoint}")
+            if not isinstance(fault, TargetLost):
+                self._require_newest()
+            raise fault from error
+
+    def _require_newest(self) -> None:
+        """Raise ``Fenced`` if a newer owner has the stream: the rows that do not fit may be those that it has applied.
+
+        Else the stream would wait for a sibling, and no sibling can release them.
+        """
+        connection, _ = self._opened()
+        try:
+            self._tables.require_newest(connection, self._claim.stream, self._epoch)
+        except (MySQLError, OSError) as error:
+            raise target_fault(error, f"reading the owner on {self._endpoint}") from error
 
     def membership(self) -> Membership:
         """Return what a leader's target must know of this stream."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,6 +13,7 @@ from tests.integration.witnessing import OWN, Stage
 from tests.operating import wait_until
 
 from vmerge.core.evidence import Presence
+from vmerge.core.position import GtidSet
 from vmerge.core.rules import StreamRules
 from vmerge.errors import LockConflict, RowMissing, SourceLost, TargetAltered, TargetLost, UnsupportedEvent
 from vmerge.lab.servers import Server
@@ -31,6 +33,9 @@ def stage(shard_a: Server, shard_b: Server, target: Server, database: str) -> It
     stage.close()
 
 
+SOFT_HYPHEN = "\u00ad"
+"""Collations ignore it."""
+
 CLASHES = {
     "case and accents": ("k VARCHAR(50), UNIQUE KEY taken (k)", "'Zoë@x.org'", "'zoe@X.ORG'"),
     "trailing spaces": ("k VARCHAR(50) COLLATE utf8mb4_general_ci, UNIQUE KEY taken (k)", "'a'", "'a  '"),
@@ -41,7 +46,14 @@ CLASHES = {
     "prefix": ("k VARCHAR(100), UNIQUE KEY taken (k(4))", "'abcdef'", "'ABCDxyz'"),
     "prefix with wildcards": ("k TEXT, UNIQUE KEY taken (k(5))", "'5%_!x and so on'", "'5%_!X or else'"),
     "shorter than its prefix": ("k VARCHAR(100) COLLATE utf8mb4_general_ci, UNIQUE KEY taken (k(9))", "'a '", "'A'"),
-    "prefix that no LIKE finds": ("k VARCHAR(100), UNIQUE KEY taken (k(20))", "'straße'", "'STRASSE'"),
+    "sharp s": ("k VARCHAR(100), UNIQUE KEY taken (k(20))", "'straße'", "'STRASSE'"),
+    "prefix that no LIKE finds": (
+        "k VARCHAR(100), UNIQUE KEY taken (k(3))",
+        f"'a{SOFT_HYPHEN}bc'",
+        f"'ab{SOFT_HYPHEN}d'",
+    ),
+    "prefix behind a column": ("k TEXT, e ENUM('x','y') DEFAULT 'y', UNIQUE KEY taken (e, k(2))", "'abc'", "'ABD'"),
+    "expression behind a column": ("k INT, e ENUM('x','y') DEFAULT 'y', UNIQUE KEY taken (e, (k DIV 2))", "4", "5"),
     "prefix in utf16": ("k TEXT CHARACTER SET utf16, UNIQUE KEY taken (k(3))", "'5%_1'", "'5%_2'"),
     "prefix of bytes": ("k BLOB, UNIQUE KEY taken (k(3))", "X'FF255F01'", "X'FF255F02'"),
     "binary": ("k BINARY(16), UNIQUE KEY taken (k)", "X'00FF00'", "X'00FF0000'"),
@@ -395,6 +407,21 @@ def test_a_source_that_lacks_the_table(stage: Stage) -> None:
     stage.only_merged("INSERT INTO t VALUES (2, 'x', 1)")
     (held,) = stage.held("INSERT INTO t VALUES (1, 'x', 1)")
     assert held.holder_presences == {OWN: GONE, "b": GONE}
+
+
+def test_a_transaction_in_its_commit(stage: Stage) -> None:
+    """A head has the transactions whose GTIDs a source still owns: their rows may have been seen."""
+    stage.create(USERS)
+    run = stage.ahead(OWN, "INSERT INTO t VALUES (1, 'x', 1)")
+    gtids = [f"aaaaaaaa-0000-0000-0000-{number:012}:{tag}7" for number, tag in ((1, ""), (1, "blue:"), (2, ""))]
+    with contextlib.ExitStack() as stack:
+        for gtid in gtids:
+            owner = stack.enter_context(stage.shards["b"].connect())
+            owner.query(f"SET gtid_next = '{gtid}'")
+            stack.callback(owner.query, "ROLLBACK")
+        heads = stage.witness().testify(run).heads
+    assert heads[OWN] == executed(stage.shards[OWN])
+    assert heads["b"] == executed(stage.shards["b"]).union(GtidSet.parse(",".join(gtids)))
 
 
 # What goes wrong

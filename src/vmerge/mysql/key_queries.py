@@ -89,6 +89,10 @@ class _Part:
     is_labelled: bool = False
 
     @property
+    def is_column(self) -> bool:
+        return self.whole is None and not self.is_expression
+
+    @property
     def columns(self) -> list[str]:
         columns = [f"{self.value.expression} AS {self.name}"]
         if self.whole is not None:
@@ -121,10 +125,15 @@ class _Part:
             return "'" + text.replace("'", "''") + "'"
         return text
 
-    def equals(self, alias: str, value: str) -> str:
-        """Return the condition that this part of a row is that value."""
+    def equals(self, alias: str, value: str, *, in_a_range: bool = False) -> str:
+        """Return the condition that this part of a row is that value.
+
+        For an equality the server looks up by whole columns and reads all that is behind them, however many rows; IN
+        makes it think of ranges, which also go by the first characters of the next column.
+        """
         place = f"{alias}.{self.name}"
-        return f"{place} = {value}" + (f" AND {place} + 0 = {value} + 0" if self.is_labelled else "")
+        condition = f"{place} IN ({value}, {value})" if in_a_range and self.is_column else f"{place} = {value}"
+        return condition + (f" AND {place} + 0 = {value} + 0" if self.is_labelled else "")
 
     def resembles(self, alias: str, value: str) -> str:
         """Return a condition that an index on the first characters serves."""
@@ -154,10 +163,11 @@ class KeyQuery:
     @property
     def is_joinable(self) -> bool:
         """Whether an index serves a match of many rows at once."""
-        return all(part.whole is None and not part.is_expression for part in self._parts)
+        return all(part.is_column for part in self._parts)
 
     def match(self, probe: str, own: Literals | None, search: Search) -> str:
         """Return the query that matches rows of a probe table, all or one, with the target's."""
+        has_prefix = any(part.whole is not None for part in self._parts)
         conditions = []
         for part in self._parts:
             value = f"{_PROBE}.{part.name}"
@@ -165,7 +175,7 @@ class KeyQuery:
                 value = sql.READ_VALUE.format(
                     value=f"{_OTHER}.{part.name}", probe=self._view(probe, _OTHER), own=self._is(_OTHER, own)
                 )
-            conditions.append(part.equals(_TARGET, value))
+            conditions.append(part.equals(_TARGET, value, in_a_range=own is not None and has_prefix))
             if part.whole is not None and search is Search.INDEXED:
                 conditions.append(part.resembles(_TARGET, value))
         return sql.MATCH_ROWS.format(

@@ -28,7 +28,7 @@ from vmerge.core.evidence import Held, Presence, Testimony
 from vmerge.core.plan import Plan
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import StreamRules, TableName
-from vmerge.errors import SourceError, SourceLost, UnsupportedEvent, VmergeError
+from vmerge.errors import SourceError, SourceLost, SourceRejected, UnsupportedEvent, VmergeError
 from vmerge.mysql import sql
 from vmerge.mysql.connect import SHORT_TIMEOUT_SECONDS, Endpoint, break_off, connect, drop
 from vmerge.mysql.definitions import Definitions
@@ -50,8 +50,8 @@ _TARGET_SESSION = {**SESSION, **_READING}
 _LOST = 2013
 _NOT_THERE = frozenset({1049, 1146})
 """No such database, no such table."""
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _THREAD = re.compile("#[0-9]+")
-"""In gtid_owned, behind each GTID: the thread that has it."""
 
 _Keys = Sequence[KeyTexts]
 """What stands in a key in the rows that one reading found."""
@@ -182,7 +182,10 @@ class _Source:
         """
         ((owned,),) = self._read(sql.READ_OWNED)
         ((executed,),) = self._read(sql.READ_EXECUTED)
-        return GtidSet.parse(executed).union(GtidSet.parse(_THREAD.sub("", owned)))
+        try:
+            return GtidSet.parse(executed).union(_read_owned(owned))
+        except ValueError as error:
+            raise SourceRejected(f"{self._place.endpoint} tells GTIDs in a form that is not known here") from error
 
     def _read(self, statement: str) -> list[tuple[Any, ...]]:
         try:
@@ -238,6 +241,11 @@ class _Sources:
             if name == self.own:
                 raise UnsupportedEvent(f"a row cannot be looked up: {error.message}", hint=error.hint) from error
             self._open.pop(name, None)
+
+
+def _read_owned(text: str) -> GtidSet:
+    """Read gtid_owned: as a GTID set, but with a thread behind each number, and without commas in front of uuids."""
+    return GtidSet.parse(_THREAD.sub("", _UUID.sub(r",\g<0>", text)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
 from vmerge.core.events import Heartbeat, SchemaChange, SourceItem, Transaction
-from vmerge.core.joint import gtids_of
 from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.stretch import gtids_of
 from vmerge.errors import SourceLost
-
-AHEAD_BYTES = 2 * 1024 * 1024
-"""Row images that are looked at together: a hundred thousand of the smallest rows fold in about a second, in 100 MB."""
-
-AHEAD_TRANSACTIONS = 20_000
-"""And transactions, of which many may have no rows: what a blocked stream holds ahead stays bounded."""
 
 
 class Source(Protocol):
@@ -41,26 +36,48 @@ class Source(Protocol):
         """Let go of the source."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How much a backlog keeps for a look ahead. More passes by without being kept; see ``read_on``."""
+
+    transactions: int = 20_000
+    """Many may have no rows, so that their bytes alone would not bound the memory they take."""
+    bytes: int = 2 * 1024 * 1024
+    """Of row images: a hundred thousand of the smallest rows fold in about a second, in 100 MB."""
+
+
 class Backlog:
     """The items behind a stream's position, in the order of the source.
 
     Invariant: ``items`` begins with what follows the position, and has no gap. Owner: the player.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, reach: Reach) -> None:
         self._source = source
+        self._reach = reach
         self.items: deque[Transaction | SchemaChange] = deque()
+        self._is_torn = False
+        """Whether the source has gone on without ``items``, so that what follows them must be asked for again."""
+        self._has_ended = False
+        """Whether what was read on came to a schema change."""
 
     def open(self, position: GtidSet) -> None:
-        """Begin behind a position."""
+        """Begin behind a position, with nothing."""
+        self.items.clear()
+        self._is_torn = self._has_ended = False
         self._source.open(position)
 
     def close(self) -> None:
         """Let go of the source."""
         self._source.close()
 
-    def read(self) -> bool:
-        """Wait for what arrives; return whether the source said that there was nothing more, and so it is."""
+    def read(self, position: GtidSet) -> bool:
+        """Wait for what arrives; return whether the source said that there was nothing more, and so it is.
+
+        Nothing is there yet; ``position`` is the stream's.
+        """
+        if self._is_torn:
+            self.open(position)
         return self._take(self._source.read())
 
     def _take(self, items: Iterable[SourceItem]) -> bool:
@@ -86,9 +103,9 @@ class Backlog:
 
         ``position`` is the one before the first.
         """
-        wanted = min(count, AHEAD_TRANSACTIONS)
+        wanted = min(count, self._reach.transactions)
         ahead = _bytes_of(self.items)
-        while len(self.items) < wanted and ahead < AHEAD_BYTES:
+        while len(self.items) < wanted and ahead < self._reach.bytes and not self._is_torn:
             before = len(self.items)
             self._poll(position)
             if len(self.items) == before:
@@ -103,10 +120,48 @@ class Backlog:
             if not isinstance(item, Transaction) or len(run) == wanted:
                 break
             size += item.byte_count
-            if run and size > AHEAD_BYTES:
+            if run and size > self._reach.bytes:
                 break
             run.append(item)
         return run
+
+    def is_all_kept(self, run: Sequence[Transaction]) -> bool:
+        """Whether a look ahead ended at the bounds of what is kept: there may be more to read on."""
+        if self._is_torn or len(run) == self._reach.transactions:
+            return True
+        return len(run) < len(self.items) and isinstance(self.items[len(run)], Transaction)
+
+    def read_on(self, reached: GtidSet) -> list[Transaction]:
+        """Return what has arrived behind all that is kept or was read on, and do not keep it; perhaps nothing.
+
+        ``reached`` is the position behind that. Nothing comes any more once a schema change has come.
+        """
+        if not self._is_torn:
+            kept = len(self._first(self._reach.transactions))
+            items: Sequence[SourceItem] = list(islice(self.items, kept, None))
+            while len(self.items) > kept:
+                self.items.pop()
+        else:
+            items = ()
+        self._is_torn = True
+        if not items and not self._has_ended:
+            items = self._poll_on(reached)
+        found: list[Transaction] = []
+        for item in items:
+            if isinstance(item, SchemaChange):
+                self._has_ended = True
+                break
+            if isinstance(item, Transaction):
+                found.append(item)
+        return found
+
+    def _poll_on(self, reached: GtidSet) -> Sequence[SourceItem]:
+        try:
+            return self._source.poll()
+        except SourceLost:
+            with suppress(SourceLost):
+                self._source.open(reached)
+            return ()
 
     def _poll(self, position: GtidSet) -> None:
         """Take what has arrived. A source that is lost while the stream is blocked is opened again behind what it gave.

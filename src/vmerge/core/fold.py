@@ -18,8 +18,9 @@ waits on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
 from vmerge.core.events import RowsEvent, RowsKind, RowsShape, TableMap
@@ -61,31 +62,62 @@ class NetEffect:
         yield from self.inserts
 
 
-class _Change:
-    """What a run does to the row of one key: from ``before`` (None: not there) to ``after`` (None: gone)."""
+Change = tuple[bytes | None, bytes | None]
+"""What a run does to the row of one key: first before-image (None: not there), last after-image (None: gone)."""
 
-    __slots__ = ("after", "before")
 
-    def __init__(self, before: bytes | None) -> None:
-        self.before = before
-        self.after = before
+class Changes(Protocol):
+    """Where the changes of one table's rows are kept."""
+
+    def find(self, key: Key) -> Change | None:
+        """Return a row's change; None for a row that was not met."""
+
+    def put(self, key: Key, change: Change) -> None:
+        """Keep a row's change instead of the one before."""
+
+    def __iter__(self) -> Iterator[Change]:
+        """Walk all changes, in the order in which their rows were first met."""
+
+    def close(self) -> None:
+        """Let go of what they are kept in."""
+
+
+class MemoryChanges:
+    """Changes in memory."""
+
+    def __init__(self) -> None:
+        self._changes: dict[Key, Change] = {}
+
+    def find(self, key: Key) -> Change | None:
+        """See ``Changes``."""
+        return self._changes.get(key)
+
+    def put(self, key: Key, change: Change) -> None:
+        """See ``Changes``."""
+        self._changes[key] = change
+
+    def __iter__(self) -> Iterator[Change]:
+        return iter(self._changes.values())
+
+    def close(self) -> None:
+        """See ``Changes``."""
 
 
 class _TableFold:
-    """The changes of one table, in the order in which their keys were first met."""
+    """The changes of one table's rows."""
 
-    def __init__(self, table: TableMap, key_columns: tuple[int, ...], *, keeps_updates: bool) -> None:
+    def __init__(self, table: TableMap, key_columns: tuple[int, ...], changes: Changes, *, keeps_updates: bool) -> None:
         if not key_columns:
             raise UnsupportedEvent(f"rows of {table.name} cannot be followed: it has no primary key")
         self.table = table
-        self.cutter = ImageCutter(table, key_columns)
-        self.changes: dict[Key, _Change] = {}
+        self._cutter = ImageCutter(table, key_columns)
+        self._changes = changes
         self._keeps_updates = keeps_updates
         self._flags: int | None = None
 
     def add(self, rows: RowsEvent) -> None:
         """Follow the rows of one event."""
-        images = self.cutter.cut(rows.images)
+        images = self._cutter.cut(rows.images)
         if self._flags not in (None, rows.shape.flags):
             raise UnsupportedEvent(f"rows of {self.table.name} cannot be followed: their flags differ")
         self._flags = rows.shape.flags
@@ -104,16 +136,16 @@ class _TableFold:
                 raise UnsupportedEvent(f"rows of {self.table.name} cannot be followed: their images are partial")
 
     def _appear(self, key: Key, image: bytes) -> None:
-        change = self.changes.setdefault(key, _Change(None))
-        if change.after is not None:
+        before, after = self._changes.find(key) or (None, None)
+        if after is not None:
             raise self._contradiction()
-        change.after = image
+        self._changes.put(key, (before, image))
 
     def _vanish(self, key: Key, image: bytes) -> None:
-        change = self.changes.setdefault(key, _Change(image))
-        if change.after is None:
+        before, after = self._changes.find(key) or (image, image)
+        if after is None:
             raise self._contradiction()
-        change.after = None
+        self._changes.put(key, (before, None))
 
     def _contradiction(self) -> UnsupportedEvent:
         """A row came or went in a way that is not in the binlog, as by a cascade that its source does not write."""
@@ -121,52 +153,93 @@ class _TableFold:
 
     def deletes(self) -> Iterator[RowsEvent]:
         """Yield the first before-images of the rows that go, or change unless updates are kept."""
-        images = [one.before for one in self._changed() if one.before and not (one.after and self._keeps_updates)]
-        return self._events(RowsKind.DELETE, images)
+        keeps = self._keeps_updates
+        return self._events(RowsKind.DELETE, (one for one, after in self._changed() if one and not (after and keeps)))
 
     def updates(self) -> Iterator[RowsEvent]:
         """Yield first before- and last after-images of the rows that change, if updates are kept."""
-        both = [one.before + one.after for one in self._changed() if one.before and one.after]
-        return self._events(RowsKind.UPDATE, both if self._keeps_updates else [])
+        if not self._keeps_updates:
+            return iter(())
+        both = (before + after for before, after in self._changed() if before and after)
+        return self._events(RowsKind.UPDATE, both)
 
     def inserts(self) -> Iterator[RowsEvent]:
         """Yield the last after-images of the rows that come, or change unless updates are kept."""
-        images = [one.after for one in self._changed() if one.after and not (one.before and self._keeps_updates)]
-        return self._events(RowsKind.WRITE, images)
+        keeps = self._keeps_updates
+        return self._events(RowsKind.WRITE, (one for before, one in self._changed() if one and not (before and keeps)))
 
-    def _changed(self) -> Iterator[_Change]:
-        return (one for one in self.changes.values() if one.before != one.after)
+    def _changed(self) -> Iterator[Change]:
+        return ((before, after) for before, after in self._changes if before != after)
 
-    def _events(self, kind: RowsKind, images: list[bytes]) -> Iterator[RowsEvent]:
+    def _events(self, kind: RowsKind, images: Iterator[bytes]) -> Iterator[RowsEvent]:
         columns = _count_of_columns(self.table) + _all_columns(self.table) * (2 if kind is RowsKind.UPDATE else 1)
         shape = RowsShape(self.table, kind, self._flags or 0, columns)
         return (RowsEvent(shape, image) for image in images)
 
 
-def fold(rows: Iterable[RowsEvent], rules: TableRules) -> NetEffect:
-    """Return the net effect of rows in their source's order.
+class Fold:
+    """The net effect of a run that is still growing. Owner: whoever lets it grow; walks of it see what was added."""
 
-    Raises:
-        UnsupportedEvent: a row cannot be followed (no primary key, partial images, a table in two shapes, changes
-            that are not in the binlog).
-        CorruptEvent: an image is cut.
-    """
-    tables: dict[str, _TableFold] = {}
-    for event in rows:
-        table = event.shape.table
-        folded = tables.get(table.name)
-        if folded is None:
-            keeps_updates = rules.has_foreign_keys(table)
-            folded = tables[table.name] = _TableFold(table, rules.key_columns(table), keeps_updates=keeps_updates)
-        elif folded.table.tail != table.tail:  # flags may differ: a source marks what a row needs a parent for
-            raise UnsupportedEvent(f"rows of {table.name} cannot be followed: its definition changed among them")
-        folded.add(event)
-    parents_first = sorted(tables.values(), key=lambda folded: rules.depth(folded.table))
-    return NetEffect(
-        tuple(event for folded in reversed(parents_first) for event in folded.deletes()),
-        tuple(event for folded in parents_first for event in folded.updates()),
-        tuple(event for folded in parents_first for event in folded.inserts()),
-    )
+    def __init__(self, rules: TableRules, open_changes: Callable[[], Changes] = MemoryChanges) -> None:
+        """``open_changes`` makes the place for one table's changes."""
+        self._rules = rules
+        self._open_changes = open_changes
+        self._opened: list[Changes] = []
+        self._tables: dict[str, _TableFold] = {}
+
+    def add(self, rows: Iterable[RowsEvent]) -> None:
+        """Follow further rows, in their source's order. After an error the fold is of no use any more.
+
+        Raises:
+            UnsupportedEvent: a row cannot be followed (no primary key, partial images, a table in two shapes, changes
+                that are not in the binlog).
+            CorruptEvent: an image is cut.
+        """
+        for event in rows:
+            table = event.shape.table
+            folded = self._tables.get(table.name)
+            if folded is None:
+                folded = self._tables[table.name] = self._begin(table)
+            elif folded.table.tail != table.tail:  # flags may differ: a source marks what a row needs a parent for
+                raise UnsupportedEvent(f"rows of {table.name} cannot be followed: its definition changed among them")
+            folded.add(event)
+
+    def _begin(self, table: TableMap) -> _TableFold:
+        key_columns, keeps_updates = self._rules.key_columns(table), self._rules.has_foreign_keys(table)
+        changes = self._open_changes()
+        self._opened.append(changes)
+        return _TableFold(table, key_columns, changes, keeps_updates=keeps_updates)
+
+    def deletes(self) -> Iterator[RowsEvent]:
+        """Yield what goes, children first."""
+        return (event for folded in reversed(self._parents_first()) for event in folded.deletes())
+
+    def updates(self) -> Iterator[RowsEvent]:
+        """Yield what changes in place."""
+        return (event for folded in self._parents_first() for event in folded.updates())
+
+    def inserts(self) -> Iterator[RowsEvent]:
+        """Yield what comes, parents first."""
+        return (event for folded in self._parents_first() for event in folded.inserts())
+
+    def rows(self) -> Iterator[RowsEvent]:
+        """Yield everything in its order."""
+        return chain(self.deletes(), self.updates(), self.inserts())
+
+    def close(self) -> None:
+        """Let go of what the changes are kept in."""
+        for changes in self._opened:
+            changes.close()
+
+    def _parents_first(self) -> list[_TableFold]:
+        return sorted(self._tables.values(), key=lambda folded: self._rules.depth(folded.table))
+
+
+def fold(rows: Iterable[RowsEvent], rules: TableRules) -> NetEffect:
+    """Return the net effect of rows in their source's order. Raises as ``Fold.add`` does."""
+    run = Fold(rules)
+    run.add(rows)
+    return NetEffect(tuple(run.deletes()), tuple(run.updates()), tuple(run.inserts()))
 
 
 def _pairs(images: Iterator[tuple[Key, bytes]]) -> Iterator[tuple[tuple[Key, bytes], tuple[Key, bytes]]]:

@@ -17,7 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from vmerge.core.events import Transaction
-from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.position import GtidSet
+from vmerge.core.stretch import gtids_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,13 +62,6 @@ class Part:
     def applied_at_microseconds(self) -> int:
         """The source's commit time of the last transaction."""
         return self.run[-1].committed_at_microseconds
-
-
-def gtids_of(items: Sequence[Transaction]) -> list[Gtid]:
-    """Return the GTIDs that are done with these transactions, the earlier halves of XA transactions last."""
-    gtids = [item.gtid for item in items]
-    gtids += [item.prepared for item in items if item.prepared is not None]
-    return gtids
 
 
 def candidates(offers: Sequence[Offer]) -> Iterator[tuple[Part, ...]]:

@@ -18,8 +18,7 @@ set, so it may have that hole, and after a restart the source sends the prepared
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
-from struct import Struct
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -28,26 +27,21 @@ from vmerge.core.event_types import CHECKSUM_LENGTH, CHECKSUM_RESIDUE, HEADER_LE
 from vmerge.core.events import Heartbeat, RowsEvent, SchemaChange, SourceItem, TableMap, Transaction
 from vmerge.core.payload import Decompress, split_events
 from vmerge.core.position import LAST_NUMBER, Gtid
-from vmerge.core.query import FIXED_BYTES, FIXED_PART, Query, read_query
+from vmerge.core.query import Query, read_query
 from vmerge.core.refusals import REFUSED, refused_event, refused_statement
 from vmerge.core.row_store import RowStore
-from vmerge.core.rows_shapes import TableEntry
-from vmerge.core.table_map import read_table_map
+from vmerge.core.source_tables import SourceTables
 from vmerge.core.tagged_gtid import read_tagged_gtid
+from vmerge.core.usual import COMMIT_TIME_MASK, GTID_AT, GTID_BODY, UsualTransactions, begins
 from vmerge.core.xa import PreparedTransactions, XaStatement, read_xa
 from vmerge.errors import CorruptEvent, UnsupportedEvent
-
-_GTID = Struct("<16sq17xQ")
-"""Behind the flags: source uuid, number, logical clock (skipped), commit time in the low 55 bits of 8 bytes."""
-
-_COMMIT_TIME_MASK = (1 << 55) - 1
 
 _FORMAT_VERSION = b"\x04\x00"
 _HEADER_LENGTH_AT = HEADER_LENGTH + 56
 """Where a format description tells the length of event headers."""
 
-_MANY_TABLE_MAPS = 10_000
-"""Kept at most: a source with more tables than it can keep open gives them new numbers all the time."""
+_SOUND = frozenset({CHECKSUM_RESIDUE})
+"""All that there is among the checksums of events that are sound."""
 
 
 class Surroundings(NamedTuple):
@@ -60,10 +54,6 @@ class Surroundings(NamedTuple):
     """Zstandard bytes → the uncompressed bytes, in pieces."""
     spool_above_bytes: int
     """A transaction with more bytes of row images than this goes to a store."""
-
-
-_new = tuple.__new__
-"""Makes a named tuple past its own constructor, for the values that each transaction has: a tenth of its whole cost."""
 
 
 class BinlogDecoder:
@@ -85,9 +75,8 @@ class BinlogDecoder:
         """Where the content of the event at hand ends: a slice's end."""
         self._last_event = b""
         self._prepared = PreparedTransactions(surroundings.open_store, surroundings.spool_above_bytes)
-        self._tables: dict[bytes, TableEntry] = {}
-        self._entries: dict[bytes, TableEntry] = {}
-        self._last_table_map = b""
+        self._tables = SourceTables(surroundings.wants)
+        self._usual = UsualTransactions(self._tables, surroundings.spool_above_bytes)
         # The open transaction: its GTID has been seen, its end has not.
         self._gtid: Gtid | None = None
         self._committed_at = 0
@@ -100,24 +89,46 @@ class BinlogDecoder:
         self._store: RowStore | None = None
         self._created: Query | None = None
 
-    def decode(self, events: Iterable[bytes]) -> Iterator[SourceItem]:
+    def decode(self, events: Sequence[bytes]) -> Iterator[SourceItem]:
         """Take events as the source sent them; yield what they complete.
+
+        However a dump is cut into such sequences, the same comes out: longer ones are only cheaper.
 
         Raises:
             CorruptEvent: checksum, size or content is wrong.
             UnsupportedEvent: the event cannot be carried exactly.
         """
-        handlers = self._handlers
-        for event in events:
+        are_sound = self._is_checksummed is True and _SOUND.issuperset(map(crc32, events))
+        index = 0
+        while index < len(events):
+            if are_sound and self._is_checksummed and self._gtid is None:
+                usual: list[Transaction] = []
+                index = self._usual.take(events, index, usual)
+                if usual:
+                    self._last_event = events[index - 1]
+                    yield from usual
+            item, index = self._decode_next(events, index, are_sound)
+            if item is not None:
+                yield item
+
+    def _decode_next(self, events: Sequence[bytes], first: int, are_sound: bool) -> tuple[SourceItem | None, int]:
+        """Read events one by one until they complete something; return it, and the index of the next event."""
+        for index in range(first, len(events)):
+            event = events[index]
             try:
-                if not self._is_checksummed or crc32(event) != CHECKSUM_RESIDUE:
-                    self._find_end(event)
-                item = handlers[event[4]](event)
+                if not (are_sound and self._is_checksummed):
+                    self._check(event)
+                item = self._handlers[event[4]](event)
             except (IndexError, ValueError, struct.error) as error:
                 raise CorruptEvent(f"an event cannot be read, {self._where(event)}: {error}") from error
             self._last_event = event
             if item is not None:
-                yield item
+                return item, index + 1
+        return None, len(events)
+
+    def _check(self, event: bytes) -> None:
+        if not self._is_checksummed or crc32(event) != CHECKSUM_RESIDUE:
+            self._find_end(event)
 
     def _find_end(self, event: bytes) -> None:
         """Set where the content of an event ends that has no checksum, or need not have one, or has a wrong one."""
@@ -162,8 +173,8 @@ class BinlogDecoder:
     # Transactions
 
     def _begin(self, event: bytes) -> None:
-        source, number, committed_at = _GTID.unpack_from(event, HEADER_LENGTH + 1)
-        self._open(event, _new(Gtid, (source, "", number)), committed_at & _COMMIT_TIME_MASK)
+        source, number, committed_at = GTID_BODY.unpack_from(event, GTID_AT)
+        self._open(event, Gtid(source, "", number), committed_at & COMMIT_TIME_MASK)
 
     def _begin_tagged(self, event: bytes) -> None:
         gtid, committed_at = read_tagged_gtid(event[HEADER_LENGTH : self._end])
@@ -177,15 +188,13 @@ class BinlogDecoder:
         self._is_begun = False
         self._rows = []
         self._byte_count = 0
-        if len(self._entries) > _MANY_TABLE_MAPS:
-            self._forget_tables()
-            self._entries.clear()
+        self._tables.forget_if_many()
 
     def _commit(self, event: bytes) -> SourceItem:
         gtid = self._gtid or self._current(event)
         self._gtid = None
         if self._is_plain:
-            return _new(Transaction, (gtid, self._committed_at, self._rows, self._byte_count, None))
+            return Transaction(gtid, self._committed_at, self._rows, self._byte_count)
         return self._commit_special(gtid)
 
     def _commit_special(self, gtid: Gtid) -> SourceItem:
@@ -208,32 +217,14 @@ class BinlogDecoder:
     # Rows
 
     def _table_map(self, event: bytes) -> None:
-        body = event[HEADER_LENGTH : self._end]
-        if body != self._last_table_map:
-            self._tables[body[:6]] = self._entries.get(body) or self._new_entry(body)
-            self._last_table_map = body
-
-    def _new_entry(self, body: bytes) -> TableEntry:
-        """Make an entry, or find the one for the same table in the same shape under an earlier number."""
-        entry = self._entries.get(body[6:])
-        if entry is None:
-            table = read_table_map(body)
-            entry = self._entries[body[6:]] = TableEntry(table, self._surroundings.wants(table))
-        self._entries[body] = entry
-        return entry
-
-    def _forget_tables(self) -> None:
-        """Forget which number is which table: numbers begin anew in a file that follows a crash."""
-        self._tables.clear()
-        self._last_table_map = b""
+        self._tables.take_map(event[HEADER_LENGTH : self._end])
 
     def _read_rows(self, event: bytes) -> None:
-        entry = self._tables.get(event[HEADER_LENGTH : HEADER_LENGTH + 6])
-        if entry is None or self._gtid is None:
+        if self._gtid is None or not self._tables.knows(event):
             raise CorruptEvent(f"rows come without a table map or a GTID, {self._where(event)}")
-        if not entry.wanted:
+        rows = self._tables.read_rows(event, self._end)
+        if rows is None:
             return
-        rows = entry.read_rows(event, self._end)
         self._rows.append(rows)
         self._byte_count += len(rows.images)
         if self._byte_count > self._spool_above_bytes:
@@ -249,9 +240,7 @@ class BinlogDecoder:
     # Statements
 
     def _query(self, event: bytes) -> SourceItem | None:
-        name_length, status_length = FIXED_PART.unpack_from(event, HEADER_LENGTH)
-        start = HEADER_LENGTH + FIXED_BYTES + status_length + name_length + 1
-        if event[start : self._end] == b"BEGIN":
+        if begins(event, self._end):
             self._is_begun = True
             return None
         return self._statement(event, self._current(event), read_query(event, self._end))
@@ -344,7 +333,7 @@ class BinlogDecoder:
             raise CorruptEvent(f"the checksum of the format description is wrong, {self._where(event)}")
         self._is_checksummed = algorithm == 1
         self._end = -CHECKSUM_LENGTH if self._is_checksummed else None
-        self._forget_tables()
+        self._tables.forget_numbers()
 
     def _rotate(self, event: bytes) -> None:
         self._file = event[HEADER_LENGTH + 8 : self._end].decode("utf-8", "backslashreplace")

@@ -1,6 +1,6 @@
 """Rows events: what may be joined with what.
 
-Knows: the part of a rows event in front of its row images. Never knows: the images. Used by ``core/binlog.py``.
+Knows: the part of a rows event in front of its row images. Never knows: the images. Used by ``core/source_tables.py``.
 Source: mysql::binlog::event::Rows_event.
 """
 
@@ -16,61 +16,40 @@ from vmerge.core.event_types import (
     STATEMENT_END_FLAG,
     WRITE_ROWS,
 )
-from vmerge.core.events import RowsEvent, RowsKind, RowsShape, TableMap
+from vmerge.core.events import RowsKind, RowsShape, TableMap
 from vmerge.core.table_map import read_length
 from vmerge.errors import CorruptEvent, UnsupportedEvent
 
 _FLAGS = slice(HEADER_LENGTH + 6, HEADER_LENGTH + 8)
 _AFTER_FLAGS = HEADER_LENGTH + 8
-_KEY = slice(HEADER_LENGTH + 6, _AFTER_FLAGS + 4)
-"""The flags, and enough behind them to tell the partitions of a table apart (length, type, number)."""
 
 
-_MANY_PREFIXES = 1000
-"""Kept at most of one table: some for each partition; with version 1 a row's first bytes may count as well."""
+class Prefix(NamedTuple):
+    """The bytes between an event's header and its first row image, and what they mean."""
 
-
-class _Prefix(NamedTuple):
-    """The bytes between an event's flags and its first row image, and what they mean."""
-
-    content: bytes
+    rest: bytes
+    """Those behind the key under which the prefix is kept."""
     end: int
     shape: RowsShape
 
 
-_new = tuple.__new__
-"""Makes a named tuple past its own constructor, for the values that each transaction has: a tenth of its whole cost."""
-
-
 class TableEntry:
-    """One shape of a source table and the rows prefixes met with it. Owner: the decoder that made it."""
+    """One shape of a source table. Owner: the decoder that made it."""
 
-    __slots__ = ("_prefixes", "_shapes", "table", "wanted")
+    __slots__ = ("_shapes", "table", "wanted")
 
     def __init__(self, table: TableMap, wanted: bool) -> None:
         self.table = table
         self.wanted = wanted
-        self._prefixes: dict[bytes, _Prefix] = {}
         self._shapes: dict[tuple[RowsKind, int], RowsShape] = {}
 
-    def read_rows(self, event: bytes, end: int | None) -> RowsEvent:
-        """Cut a rows event, whose content ends at ``end``, into its shape and its row images.
+    def read_prefix(self, event: bytes, key_end: int) -> Prefix:
+        """Read how a rows event begins; what stands in front of ``key_end`` the caller keeps it under.
 
         Raises:
             CorruptEvent: the column count is not the table map's.
             UnsupportedEvent: the images do not have all columns, or they have flags of unknown meaning.
         """
-        key = event[4:5] + event[_KEY]
-        prefix = self._prefixes.get(key)
-        if prefix is None or not event.startswith(prefix.content, _AFTER_FLAGS):
-            prefix = self._read_prefix(event)
-            if len(self._prefixes) >= _MANY_PREFIXES:
-                self._prefixes.clear()
-            self._prefixes[key] = prefix
-        _, at, shape = prefix
-        return _new(RowsEvent, (shape, event[at:end]))
-
-    def _read_prefix(self, event: bytes) -> _Prefix:
         kind = ROWS_KINDS[event[4]]
         flags = int.from_bytes(event[_FLAGS], "little") & ~(STATEMENT_END_FLAG | RELAXED_UNIQUE_CHECKS_FLAG)
         if flags & ~KNOWN_ROWS_FLAGS:
@@ -96,7 +75,7 @@ class TableEntry:
         shape = self._shapes.get((kind, flags))
         if shape is None:
             shape = self._shapes[kind, flags] = RowsShape(self.table, kind, flags, event[start:end])
-        return _Prefix(event[_AFTER_FLAGS:end], end, shape)
+        return Prefix(event[key_end:end], end, shape)
 
 
 def _has_all_columns(bitmap: bytes, count: int) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import select
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Any, NoReturn
 
@@ -133,9 +133,13 @@ class DumpSource:
     def _decode(self, chunk: bytes) -> list[SourceItem]:
         if self._failure is not None:
             raise self._failure
+        events: list[bytes] = []
         items: list[SourceItem] = []
         try:
-            items.extend(self._decoder.decode(self._packets.cut(chunk)))
+            try:
+                self._packets.cut(chunk, events)
+            finally:  # what came before the end of the dump counts, and may itself be wrong
+                items.extend(self._decoder.decode(events))
         except VmergeError as error:
             # What was complete before it is not lost with it. What is behind it would follow a gap: only open() helps.
             self._failure = error
@@ -224,8 +228,8 @@ class _Packets:
         self._missing = 0
         self._large: list[bytes] = []
 
-    def cut(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the events that ``chunk`` completes: payloads that begin with a zero, without it.
+    def cut(self, chunk: bytes, events: list[bytes]) -> None:
+        """Add the events that ``chunk`` completes to ``events``: payloads that begin with a zero, without it.
 
         Any other first byte is a status; it is given to ``raise_end``, with the rest of its payload.
         """
@@ -239,34 +243,35 @@ class _Packets:
             self._pieces.clear()
         offset, size = 0, len(chunk)
         last = size - _PACKET_HEAD.size
+        unpack, append, large = _PACKET_HEAD.unpack_from, events.append, self._large
         while offset <= last:
-            head, status = _PACKET_HEAD.unpack_from(chunk, offset)
-            start = offset + 5
-            offset += 4 + (head & _FULL_BYTES)
-            if offset > size:
-                offset = start - 5
+            head, status = unpack(chunk, offset)
+            length = head & _FULL_BYTES
+            end = offset + 4 + length
+            if end > size:
                 break
-            if status or self._large or offset - start >= _FULL_BYTES - 1:
-                yield from self._join(chunk[start - 1 : offset])
+            if status or large or length == _FULL_BYTES:
+                self._join(chunk[offset + 4 : end], events)
             else:
-                yield chunk[start:offset]
-        if self._large and chunk[offset : offset + 3] == b"\0\0\0" and size == offset + 4:
+                append(chunk[offset + 5 : end])
+            offset = end
+        if large and chunk[offset : offset + 3] == b"\0\0\0" and size == offset + 4:
             # The empty packet behind a payload of exactly the full size, with nothing behind it yet.
-            yield from self._join(b"")
+            self._join(b"", events)
             offset += 4
         self._keep(chunk[offset:])
 
-    def _join(self, payload: bytes) -> Iterator[bytes]:
-        """Yield the event that a packet completes which is no plain one: large, the end of a large one, or a status."""
+    def _join(self, payload: bytes, events: list[bytes]) -> None:
+        """Add the event that a packet completes which is no plain one: large, the end of a large one, or a status."""
         self._large.append(payload)
         if len(payload) == _FULL_BYTES:
             return
         # Byte by byte the largest objects there are, so they are joined once and never cut.
         first, *rest = self._large
-        self._large = []
+        self._large.clear()
         if first[0]:
             self._raise_end(first[0], b"".join((first[1:], *rest)))
-        yield b"".join((first[1:], *rest))
+        events.append(b"".join((first[1:], *rest)))
 
     def _keep(self, rest: bytes) -> None:
         self._missing = 0

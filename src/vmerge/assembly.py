@@ -157,6 +157,7 @@ class WorkflowAssembly:
             plan=plan,
             definitions=definitions,
             server_id=server_id,
+            spool_folder=self._spool_folder,
         )
         witness = Witness(
             stream,

@@ -46,6 +46,9 @@ class Reach:
     """Of row images: a hundred thousand of the smallest rows fold in about a second, in 100 MB."""
 
 
+USUAL_REACH = Reach()
+
+
 class Backlog:
     """The items behind a stream's position, in the order of the source.
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
-from vmerge.backlog import AHEAD_TRANSACTIONS, Backlog, Source
+from vmerge.backlog import USUAL_REACH, Backlog, Reach, Source
 from vmerge.board import Board, Offered, Settlement
 from vmerge.core import conflict_terms as terms
 from vmerge.core.batch import choose_batch
@@ -23,8 +23,10 @@ from vmerge.core.conflict import batch_limit, decide
 from vmerge.core.conflict_terms import Ask, Await, GiveUp, Joining, Jumping, Limits, Park, Proceed, Waiting
 from vmerge.core.events import SchemaChange, Transaction
 from vmerge.core.evidence import Testimony
-from vmerge.core.joint import Offer, Part, gtids_of
+from vmerge.core.fold import Fold
+from vmerge.core.joint import Offer, Part
 from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.stretch import Stretch, gtids_of
 from vmerge.core.verdict import Finding, Standing, Unproven, judge
 from vmerge.errors import (
     CommitUnknown,
@@ -40,6 +42,7 @@ from vmerge.errors import (
     VmergeError,
 )
 from vmerge.joint import JointTarget, apply_joint, position_after
+from vmerge.long_run import LongRun
 from vmerge.pauses import retry_pause
 from vmerge.reporting import Reporter
 from vmerge.stopping import Clock, StopToken
@@ -69,6 +72,12 @@ class Target(JointTarget, Protocol):
 
         Raises ``UnsupportedEvent`` when that cannot be told. On any error the caller rolls back.
         """
+
+    def begin_fold(self) -> Fold:
+        """Return an empty fold for a run of any length; ``apply_effect`` takes it."""
+
+    def apply_effect(self, effect: Fold, first: Transaction) -> None:
+        """Begin a target transaction and apply the net effect of a run that begins with ``first``."""
 
     def commit(self, position: GtidSet, applied_at_microseconds: int) -> None:
         """Store the position in the open target transaction (or one of its own) and commit."""
@@ -118,9 +127,11 @@ class Player:
         accepted_schema_changes: frozenset[Gtid] = frozenset(),
         pause: Callable[[int], float] = retry_pause,
         after_conflict: bool = False,
+        reach: Reach = USUAL_REACH,
     ) -> None:
         self._name = name
-        self._backlog = Backlog(source)
+        self._reach = reach
+        self._backlog = Backlog(source, reach)
         self._target = target
         self._witness = witness
         self._board = board
@@ -134,6 +145,9 @@ class Player:
         self._in_flight: list[Transaction] = []
         self._parts: tuple[Part, ...] = ()
         """What is in flight, if it is a joint commit that this stream leads."""
+        self._long: LongRun | None = None
+        """The run from the position on, if it is longer than what the backlog keeps."""
+        self._is_long_in_flight = False
         self._snapshot = terms.Siblings(0, 0)
         self._is_woken = False
         self._is_position_unsaved = False
@@ -156,7 +170,7 @@ class Player:
     @property
     def is_in_flight(self) -> bool:
         """Whether something is applied and not yet committed."""
-        return bool(self._in_flight or self._parts)
+        return bool(self._in_flight or self._parts or self._is_long_in_flight)
 
     def run(self, stop: StopToken) -> None:
         """Play until told to stop. Every error goes to the caller; the connections are closed in every case."""
@@ -183,6 +197,7 @@ class Player:
         self._backlog.close()
         self._target.close()
         self._leave_joints()
+        self._end_long_run()
         self._reporter.closed()
 
     def _leave_joints(self) -> None:
@@ -218,7 +233,7 @@ class Player:
     # Reading
 
     def _read(self) -> None:
-        if self._backlog.read():
+        if self._backlog.read(self._position):
             self._reporter.at_head()
         if self._backlog.items:
             self._reporter.received()
@@ -255,11 +270,16 @@ class Player:
 
     def _pass(self, gtids: Sequence[Gtid], committed_at_microseconds: int, *, count: int) -> None:
         """Move past what has no rows for the target. A stream may see nothing else for days, and never be idle."""
-        self._position = self._position.advanced(gtids)
-        self._applied_at = committed_at_microseconds
+        self._move_to(self._position.advanced(gtids), committed_at_microseconds)
         self._is_position_unsaved = True
         self._reporter.moved(self._position, self._applied_at / 1e6, count)
         self._save_if_due()
+
+    def _move_to(self, position: GtidSet, applied_at_microseconds: int) -> None:
+        self._position = position
+        self._applied_at = applied_at_microseconds
+        self._fences = {}
+        self._end_long_run()
 
     # Applying
 
@@ -274,48 +294,91 @@ class Player:
         try:
             self._target.apply(batch)
         except TargetError as error:
-            return self._failed(batch, error)
+            return self._failed(len(batch), error)
         self._in_flight = batch
         return None
 
     def _jump(self, jumping: Jumping) -> Await | Parked | None:
         """Apply the next transactions, as many as have arrived of so many, as their net effect."""
         run = self._backlog.look_ahead(jumping.count, self._position)
+        if len(run) < jumping.count and self._backlog.is_all_kept(run):
+            return self._jump_far(jumping, run)
         if len(run) < jumping.least:
             return self._obey(self._decide(terms.Unreached(*self._now_and_pause())))
         self._snapshot = self._board.siblings_of(self._name)
         try:
             self._target.apply_net_effect(run)
         except (TargetError, UnsupportedEvent) as error:
-            return self._failed(run, error)
+            return self._failed(len(run), error)
         self._in_flight = run
         return None
+
+    def _jump_far(self, jumping: Jumping, kept: Sequence[Transaction]) -> Await | Parked | None:
+        """Jump beyond what the backlog keeps: the net effect of all that passes by grows on disk."""
+        try:
+            run = self._long_run(kept)
+            while run.count < jumping.count and (more := self._backlog.read_on(run.position)):
+                run.add(more)
+        except UnsupportedEvent as error:
+            self._end_long_run()
+            return self._failed(len(kept), error)
+        if run.count < jumping.least:
+            return self._obey(self._decide(terms.Unreached(*self._now_and_pause())))
+        self._snapshot = self._board.siblings_of(self._name)
+        try:
+            self._target.apply_effect(run.effect, kept[0])
+        except TargetError as error:
+            return self._failed(run.count, error)
+        self._is_long_in_flight = True
+        return None
+
+    def _long_run(self, kept: Sequence[Transaction]) -> LongRun:
+        if self._long is None:
+            self._long = LongRun(self._position, self._target.begin_fold())
+            self._long.add(kept)
+        return self._long
+
+    def _end_long_run(self) -> None:
+        long, self._long, self._is_long_in_flight = self._long, None, False
+        if long is not None:
+            long.close()
 
     def _commit(self) -> Await | Parked | None:
         if self._parts:
             return self._commit_joint()
+        if self._long is not None and self._is_long_in_flight:
+            return self._commit_long_run(self._long)
         batch, self._in_flight = self._in_flight, []
         position = self._position.advanced(gtids_of(batch))
+        stretch = Stretch.of(batch)
         try:
-            self._target.commit(position, batch[-1].committed_at_microseconds)
+            self._target.commit(position, stretch.committed_at_microseconds)
         except TargetError as error:
-            return self._failed(batch, error)
-        self._has_committed(batch, position)
+            return self._failed(len(batch), error)
+        self._has_committed(stretch, position, dropped=len(batch))
         return None
 
-    def _has_committed(self, batch: Sequence[Transaction], position: GtidSet) -> None:
-        """These transactions, the first ones, are on the target with their position."""
+    def _commit_long_run(self, run: LongRun) -> Await | Parked | None:
+        assert run.stretch is not None, "what was applied is not empty"
+        self._is_long_in_flight = False
+        try:
+            self._target.commit(run.position, run.stretch.committed_at_microseconds)
+        except TargetError as error:
+            return self._failed(run.count, error)
+        self._has_committed(run.stretch, run.position, dropped=len(self._backlog.items))
+        return None
+
+    def _has_committed(self, stretch: Stretch, position: GtidSet, *, dropped: int) -> None:
+        """These transactions are on the target with their position; so many items of the backlog are done."""
         before = self._state
-        self._position = position
-        self._applied_at = batch[-1].committed_at_microseconds
+        self._backlog.drop(dropped)
+        self._move_to(position, stretch.committed_at_microseconds)
         self._has_saved()
-        self._backlog.drop(len(batch))
-        self._fences = {}
         # Before siblings hear of it: what they commit in answer shall count as a move of theirs.
         version = self._board.siblings_of(self._name).version
-        self._decide(terms.Applied(len(batch), version))
+        self._decide(terms.Applied(stretch.count, version))
         limit = batch_limit(self._state, self._limits)
-        self._reporter.committed(before, batch, position, limit)
+        self._reporter.committed(before, stretch, position, limit)
 
     # Joint commits
 
@@ -340,7 +403,7 @@ class Player:
         return Parked(joining.until, seen_news)
 
     def _offer(self, waiting: Waiting) -> Offered:
-        run = tuple(self._backlog.look_ahead(AHEAD_TRANSACTIONS, self._position))
+        run = tuple(self._backlog.look_ahead(self._reach.transactions, self._position))
         version, membership = waiting.siblings.version, self._target.membership()
         return self._board.offer(Offer(self._name, version, waiting.since, self._position, run, membership))
 
@@ -352,7 +415,8 @@ class Player:
             case Settlement.DECLINED:
                 return self._obey(self._decide(terms.Unjoined(*self._now_and_pause())))
             case int():
-                self._has_committed(offered.offer.run[:settlement], position_after(offered, settlement))
+                stretch = Stretch.of(offered.offer.run[:settlement])
+                self._has_committed(stretch, position_after(offered, settlement), dropped=settlement)
                 return None
             case _:
                 assert_never(settlement)
@@ -381,21 +445,21 @@ class Player:
 
     # Conflicts
 
-    def _failed(self, batch: Sequence[Transaction], error: VmergeError) -> Await | Parked | None:
-        """Roll back, ask the machine, obey."""
-        event = self._as_event(len(batch), error)
+    def _failed(self, count: int, error: VmergeError) -> Await | Parked | None:
+        """Roll back an attempt of so many transactions, ask the machine, obey."""
+        event = self._as_event(count, error)
         if event is None:
             raise error
         self._target.rollback()
-        before = self._state
+        before, gtid = self._state, self._backlog.items[0].gtid
         decision = self._decide(event)
         if isinstance(self._state, Waiting):
             key = error.key if isinstance(error, KeyConflict) else None
-            self._reporter.waiting(self._state, str(batch[0].gtid), key)
+            self._reporter.waiting(self._state, str(gtid), key)
         if isinstance(decision, Ask):
             decision = self._ask()
         if isinstance(decision, GiveUp):
-            raise surrender(self._name, batch[0].gtid, decision, before, error, self._clock.monotonic()) from error
+            raise surrender(self._name, gtid, decision, before, error, self._clock.monotonic()) from error
         return self._obey(decision)
 
     def _obey(self, decision: terms.Decision) -> Await | Parked | None:
@@ -423,7 +487,7 @@ class Player:
         standing = Standing(self._name, applied, self._fences)
         finding: Finding
         try:
-            testimony = self._witness.testify(self._backlog.look_ahead(AHEAD_TRANSACTIONS, self._position))
+            testimony = self._witness.testify(self._backlog.look_ahead(self._reach.transactions, self._position))
         except VmergeError as error:
             finding = Unproven(error.message)
         else:

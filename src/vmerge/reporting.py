@@ -7,14 +7,13 @@ them are worth a line in the log. Never knows: what the player will do. Used by 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 
 from vmerge.board import Blocked, Board, Counters
 from vmerge.core import conflict_terms as terms
-from vmerge.core.events import Transaction
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase
+from vmerge.core.stretch import Stretch
 from vmerge.core.verdict import Finding
 from vmerge.stopping import Clock
 
@@ -83,15 +82,15 @@ class Reporter:
         self._pass_split(count)
         self._update(applied=position, applied_at=applied_at)
 
-    def committed(self, before: terms.State, batch: Sequence[Transaction], position: GtidSet, batch_limit: int) -> None:
-        """A batch is on the target; siblings wake. ``before`` is how it came there."""
-        self._pass_split(len(batch))
+    def committed(self, before: terms.State, stretch: Stretch, position: GtidSet, batch_limit: int) -> None:
+        """These transactions are on the target; siblings wake. ``before`` is how they came there."""
+        self._pass_split(stretch.count)
         counters = self._counters_after_wait()
         if isinstance(before, terms.Jumping):
-            self._log("jumped over %d transactions, the last one %s", len(batch), batch[-1].gtid)
+            self._log("jumped over %d transactions, the last one %s", stretch.count, stretch.last)
             counters = replace(counters, jumps=counters.jumps + 1)
         elif isinstance(before, terms.Joining):
-            self._log("joined %d transactions with its siblings', the last one %s", len(batch), batch[-1].gtid)
+            self._log("joined %d transactions with its siblings', the last one %s", stretch.count, stretch.last)
             counters = replace(counters, joints=counters.joints + 1)
         if self._has_told_wait or self._locks >= TOLD_LOCKS:
             self._has_told_wait = False
@@ -101,14 +100,14 @@ class Reporter:
             self._name,
             phase=Phase.APPLYING,
             applied=position,
-            applied_at=batch[-1].committed_at_microseconds / 1e6,
+            applied_at=stretch.committed_at_microseconds / 1e6,
             batch_limit=batch_limit,
             blocked=None,
             counters=replace(
                 counters,
-                transactions=counters.transactions + len(batch),
+                transactions=counters.transactions + stretch.count,
                 batches=counters.batches + 1,
-                rows_bytes=counters.rows_bytes + sum(transaction.byte_count for transaction in batch),
+                rows_bytes=counters.rows_bytes + stretch.byte_count,
             ),
         )
 

@@ -14,7 +14,7 @@ from tests.sim.rows import decode
 
 from vmerge.core.event_types import NO_FOREIGN_KEY_CHECKS_FLAG as NO_CHECKS
 from vmerge.core.events import Heartbeat, RowsEvent, SourceItem, TableMap, Transaction
-from vmerge.core.fold import NetEffect, fold
+from vmerge.core.fold import Fold, NetEffect, fold
 from vmerge.core.joint import Part
 from vmerge.core.position import GtidSet
 from vmerge.errors import CommitUnknown, KeyConflict, SourceLost, TargetLost, VmergeError
@@ -125,6 +125,14 @@ class SimTarget:
     def apply_net_effect(self, run: Sequence[Transaction]) -> None:
         """See ``Target``; the effect is made by the product's own code."""
         self._apply(self._fold(run).rows())
+
+    def begin_fold(self) -> Fold:
+        """See ``Target``."""
+        return Fold(SimRules(self._database))
+
+    def apply_effect(self, effect: Fold, first: Transaction) -> None:
+        """See ``Target``."""
+        self._apply(effect.rows())
 
     def _fold(self, run: Sequence[Transaction]) -> NetEffect:
         return fold((event for transaction in run for event in transaction.rows), SimRules(self._database))

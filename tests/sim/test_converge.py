@@ -101,6 +101,7 @@ settings_of_worlds = st.builds(
     chunk=st.integers(1, 12),
     calm=st.sampled_from([1, 3, 50]),
     timeout_seconds=st.just(40.0),
+    reach=st.sampled_from([2, 5, 100]),
 )
 DISTURBANCES = ["run", "crash", "tick", *(fault.name for fault in Fault)]
 

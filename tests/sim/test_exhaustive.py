@@ -18,12 +18,12 @@ from tests.sim.world import Settings
 BATCHES = (1, 2, 3)
 
 
-def search_all(found: Iterable[History], tally: Tally, *, crashes: int, chunk: int = 100) -> None:
+def search_all(found: Iterable[History], tally: Tally, *, crashes: int, chunk: int = 100, reach: int = 100) -> None:
     """Search each history with each batch size."""
     for history in found:
         tally.histories += 1
         for batch in BATCHES:
-            settings = Settings(batch=batch, chunk=chunk, calm=2, jump_after_seconds=0.0)
+            settings = Settings(batch=batch, chunk=chunk, calm=2, jump_after_seconds=0.0, reach=reach)
             ends = Search(history, settings, crashes, tally).run()
             assert ends == {history.end}, f"{history} ended in {ends}"
 
@@ -51,6 +51,12 @@ def test_small_chunks(tally: Tally) -> None:
     """A source that delivers two transactions at a time changes nothing of that."""
     found = histories(HOT_ROWS, (2, 3), with_initial_rows=True)
     search_all(islice(found, 0, None, 2), tally, crashes=0, chunk=2)
+
+
+def test_runs_that_are_not_kept(tally: Tally) -> None:
+    """A player that keeps one transaction ahead, and lets longer runs pass by, ends as well."""
+    found = histories(HOT_VALUE, (2, 3), with_initial_rows=True)
+    search_all(islice(found, 0, None, 2), tally, crashes=1, chunk=2, reach=1)
 
 
 LONG: list[tuple[Universe, tuple[int, int], int]] = [

@@ -17,6 +17,7 @@ from tests.sim.history import History, Vector
 from tests.sim.rows import encode
 from tests.sim.witness import SimWitness
 
+from vmerge.backlog import Reach
 from vmerge.board import Board
 from vmerge.core.conflict_terms import Await, Clear, Isolating, Joining, Jumping, Limits, Waiting
 from vmerge.core.events import Transaction
@@ -73,6 +74,8 @@ class Settings:
     timeout_seconds: float = 60.0
     jump_after_seconds: float = 1.0
     ask_after_seconds: float = 1.0
+    reach: int = 100
+    """How many transactions a blocked player keeps ahead; longer runs pass by."""
     pause: Callable[[int], float] = field(default=lambda attempt: 0.01 * 2 ** min(attempt, 7))
 
 
@@ -123,6 +126,7 @@ class World:
             concerns=lambda change: True,
             pause=settings.pause,
             after_conflict=after_conflict,
+            reach=Reach(transactions=settings.reach),
         )
 
     # What a schedule may do
@@ -284,6 +288,9 @@ def fork(player: Player) -> Player:
             setattr(twin, name, copy.copy(value))
     twin._backlog = copy.copy(player._backlog)
     twin._backlog.items = player._backlog.items.copy()
+    if player._long is not None:
+        rules = player._long.effect._rules
+        twin._long = copy.deepcopy(player._long, {id(rules): rules})
     return twin
 
 
@@ -311,12 +318,17 @@ def fingerprint(world: World) -> tuple[Any, ...]:
                 mode = ("Joining", *_wait_mode(waiting, version))
             case state:
                 mode = (type(state).__name__,)
-        flight = len(player._in_flight), tuple((part.stream, len(part.run)) for part in player._parts)
+        flight = (
+            len(player._in_flight),
+            player._is_long_in_flight,
+            tuple((part.stream, len(part.run)) for part in player._parts),
+        )
         offered = world.board.offered(name)
         offer = None
         if offered is not None:
             offer = len(offered.offer.run), offered.offer.version == version, offered.leader, offered.settlement
-        backlog = len(player._backlog.items)
+        long = player._long.count if player._long is not None else 0
+        backlog = len(player._backlog.items), player._backlog._is_torn, long
         players.append((mode, backlog, flight, len(stream.source.rest), player._position, offer))
     checkpoints = tuple(world.database.checkpoints.values())
     return checkpoints, tuple(players)

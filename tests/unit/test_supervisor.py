@@ -15,6 +15,7 @@ from vmerge.board import Board
 from vmerge.core import evidence
 from vmerge.core.conflict_terms import Limits
 from vmerge.core.events import SourceItem, Transaction
+from vmerge.core.fold import Fold
 from vmerge.core.joint import Part
 from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid, GtidSet
@@ -85,6 +86,13 @@ class FakeTarget:
         """Nothing comes."""
 
     def apply_net_effect(self, run: Sequence[Transaction]) -> None:
+        """Nothing comes."""
+
+    def begin_fold(self) -> Fold:
+        """Nobody asks."""
+        raise AssertionError("nobody jumps")
+
+    def apply_effect(self, effect: Fold, first: Transaction) -> None:
         """Nothing comes."""
 
     def membership(self) -> object:

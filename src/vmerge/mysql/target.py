@@ -10,13 +10,14 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Protocol
 
 from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
 from vmerge.core.events import RowsEvent, TableMap, Transaction
-from vmerge.core.fold import NetEffect, TableRules, fold
+from vmerge.core.fold import Fold, NetEffect, TableRules, fold
 from vmerge.core.grouping import group_by_kind
 from vmerge.core.joint import Part
 from vmerge.core.ownership import Claim
@@ -30,6 +31,7 @@ from vmerge.mysql.definitions import Definitions
 from vmerge.mysql.events_applier import EventsApplier
 from vmerge.mysql.faults import commit_fault, target_fault
 from vmerge.mysql.schemas import show_generated_keys
+from vmerge.mysql.spooled_changes import SpooledChanges
 
 READ_TIMEOUT_SECONDS = 60
 """Longer than any statement waits for locks; a target that hangs for longer is taken for lost."""
@@ -77,8 +79,10 @@ class MySqlTarget:
         plan: TargetPlan,
         definitions: Definitions,
         server_id: int,
+        spool_folder: Path | None = None,
     ) -> None:
         self._endpoint = endpoint
+        self._spool_folder = spool_folder
         self._claim = claim
         self._tables = tables
         self._plan = plan
@@ -139,6 +143,14 @@ class MySqlTarget:
             UnsupportedEvent: that cannot be told from the images.
         """
         self._apply(run, fold(_rows_of(run), self._plan).rows())
+
+    def begin_fold(self) -> Fold:
+        """Return an empty fold for a run of any length, kept on disk."""
+        return Fold(self._plan, lambda: SpooledChanges(self._spool_folder))
+
+    def apply_effect(self, effect: Fold, first: Transaction) -> None:
+        """Apply the net effect of a run that begins with ``first``, in a target transaction that stays open."""
+        self._apply([first], effect.rows())
 
     def _apply(self, batch: Sequence[Transaction], rows: Iterable[RowsEvent]) -> None:
         _, applier = self._opened()

@@ -26,6 +26,7 @@ from vmerge.control import ControlClient, control_socket
 from vmerge.core.collisions import CollisionMode
 from vmerge.daemon import LOG_NAME, Daemon, is_locked, locked_folder, make_supervisor, open_private, stop_signals
 from vmerge.errors import ConfigError, DaemonError, PreflightError, StopTimeout, VmergeError
+from vmerge.memory import spare_collector
 from vmerge.mysql.preflight import examine, require
 from vmerge.progress import ProgressLine
 from vmerge.status import Snapshot, status_line, status_table, workflow_snapshot
@@ -167,6 +168,7 @@ def run(file: Path) -> None:
     clock = SystemClock()
     supervisor = make_supervisor(workflow, clock)
     require(examine(workflow_facts(workflow)))
+    spare_collector()
     stop = StopToken()
     with stop_signals(stop.set):
         supervisor.start(resumes=True)
@@ -229,6 +231,7 @@ def daemon_start(folder: Path, state_folder: Path, foreground: bool) -> None:
     os.umask(0o077)  # logs, positions and spooled rows are nobody else's
     logs.set_up()
     with locked_folder(state_folder):
+        spare_collector()
         Daemon(workflows, folder.absolute(), state_folder).run()
 
 

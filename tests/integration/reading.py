@@ -16,6 +16,7 @@ from vmerge.mysql.spool import SpooledRows
 
 READER_UUID = "b6d1c9e0-5d0b-4c1e-9d5e-0242ac120002"
 READER_ID = 1_234_567
+NOWHERE = Endpoint("recorded", "nowhere", 0, "root", "")
 READS = 2000
 """More than any test needs; each read is bounded by a heartbeat."""
 
@@ -89,6 +90,46 @@ def read_behind(
     source = make_source(server, database, spool_above_bytes=spool_above_bytes)
     with opened(source, start):
         return [item for item in read_until(source, is_enough) if not isinstance(item, Heartbeat)]
+
+
+class Recorder(DumpSource):
+    """A reader that keeps the bytes it gets."""
+
+    bytes_read = b""
+
+    def _receive(self) -> bytes:
+        chunk = super()._receive()
+        self.bytes_read += chunk
+        return chunk
+
+
+class Replay(DumpSource):
+    """A reader of recorded bytes, which arrive in pieces of one size."""
+
+    def __init__(self, recorded: bytes, width: int) -> None:
+        surroundings = Surroundings(lambda table: True, SpooledRows, decompress, 1 << 30)
+        super().__init__(NOWHERE, server_id=READER_ID, replica_uuid=READER_UUID, surroundings=surroundings)
+        self._chunks = [recorded[at : at + width] for at in range(0, len(recorded), width)]
+
+    def _receive(self) -> bytes:
+        return self._chunks.pop(0)
+
+    def read_all(self) -> list[SourceItem]:
+        """Everything but heartbeats."""
+        items: list[SourceItem] = []
+        while self._chunks:
+            items.extend(self.read())
+        return [item for item in items if not isinstance(item, Heartbeat)]
+
+
+def record_behind(server: Server, start: GtidSet) -> bytes:
+    """The bytes in which a server sends everything that it has behind a position."""
+    needed = executed(server).subtract(start)
+    surroundings = Surroundings(lambda table: True, SpooledRows, decompress, 1 << 30)
+    source = Recorder(endpoint(server), server_id=READER_ID, replica_uuid=READER_UUID, surroundings=surroundings)
+    with opened(source, start):
+        read_until(source, lambda items: not needed.subtract(gtids_of(items)))
+    return source.bytes_read
 
 
 def run(server: Server, *statements: str, database: str | None = None, charset: str = "utf8mb4") -> None:

@@ -23,7 +23,7 @@ import pytest
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.event import GtidEvent, QueryEvent, XidEvent
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
-from tests.integration.reading import executed, read_behind, run
+from tests.integration.reading import Replay, executed, read_behind, record_behind, run
 
 from vmerge.core.events import RowsEvent, RowsKind, SchemaChange, SourceItem, Transaction
 from vmerge.core.position import Gtid, GtidSet
@@ -171,3 +171,14 @@ def test_two_readers_agree(untagged: Server, database: str, seed: int, metadata:
     theirs = read_by_library(untagged, start, end)
     assert ours == theirs
     assert sum(len(rows) for _, _, changes in ours for _, _, rows in changes) > 300
+
+
+def test_it_does_not_matter_how_a_dump_arrives(untagged: Server, database: str) -> None:
+    """The same comes out of a dump in large chunks, whose events are read together, and in pieces below an event."""
+    make_tables(untagged, database)
+    start = executed(untagged)
+    run(untagged, *workload(5), database=database)
+    expected = as_found(read_behind(untagged, start))
+    recorded = record_behind(untagged, start)
+    for width in (30, 1000, 1 << 20):
+        assert as_found(Replay(recorded, width).read_all()) == expected

@@ -242,6 +242,22 @@ def test_what_became_of_the_holder(stage: Stage, later: str, expected: Presence)
     assert (held.own_presence, held.holder_presences) == (ALIVE, {OWN: GONE, "b": expected})
 
 
+def test_a_row_that_changes_between_the_readings(stage: Stage) -> None:
+    """What was seen once is not what stands: a row that goes under way is told changed."""
+    stage.create(USERS)
+    stage.merge("b", "INSERT INTO t VALUES (2, 'x', 1)")
+    run = stage.ahead(OWN, "INSERT INTO t VALUES (1, 'x', 1)")
+    witness = stage.witness()
+    with stage.shards["b"].connect(stage.database) as other, ThreadPoolExecutor(1) as pool:
+        other.query("LOCK TABLES t WRITE")  # our row has been read once when the holder is asked for
+        looking = pool.submit(witness.testify, run)
+        wait_until(lambda: stage.waits_at(stage.shards["b"]), "the witness waits for the holder")
+        stage.ahead(OWN, "DELETE FROM t")
+        other.query("UNLOCK TABLES")
+        (held,) = looking.result().held
+    assert (held.own_presence, held.holder_presences) == (CHANGED, {OWN: GONE, "b": ALIVE})
+
+
 def test_a_row_that_no_source_has(stage: Stage) -> None:
     """A row that somebody else wrote into the target is gone everywhere."""
     stage.create(USERS)
@@ -546,14 +562,10 @@ def test_interrupting_a_look_that_hangs(stage: Stage, at: str) -> None:
     witness = stage.witness()
     server, database = (stage.target, stage.merged) if at == "target" else (stage.shards[OWN], stage.database)
 
-    def hangs() -> bool:
-        waiting = "SELECT 1 FROM information_schema.processlist WHERE user = %s AND state LIKE %s"
-        return bool(server.query(waiting, stage.user, "Waiting%"))
-
     with server.connect(database) as other, other.cursor() as cursor, ThreadPoolExecutor(1) as pool:
         cursor.execute("LOCK TABLES t WRITE")
         looking = pool.submit(witness.testify, run)
-        wait_until(hangs, "the witness hangs")
+        wait_until(lambda: stage.waits_at(server), "the witness hangs")
         witness.interrupt()
         with pytest.raises(TargetLost if at == "target" else SourceLost):
             looking.result()

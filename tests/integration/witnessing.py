@@ -144,6 +144,11 @@ class Stage:
             self.user,
         )
 
+    def waits_at(self, server: Server) -> bool:
+        """Whether the witness waits for a lock of a whole table."""
+        waiting = "SELECT 1 FROM information_schema.processlist WHERE user = %s AND state LIKE %s"
+        return bool(server.query(waiting, self.user, "Waiting%"))
+
     def probe_tables(self) -> list[str]:
         """The names of the probe tables."""
         return [name for (name,) in self.target.query(f"SHOW TABLES FROM {self.control} LIKE 'probe%'")]

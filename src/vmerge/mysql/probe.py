@@ -93,6 +93,7 @@ class Probe:
             if name not in self._tables:
                 self._tables[name] = _ProbedTable(asker.probe_name(name), tuple(key_queries(planned.target)))
                 probe_definitions.update(self._made(self._tables[name].probe, name))
+        connection.rollback()  # a session with an open transaction takes no format description
         self._applier = EventsApplier(connection, self._target_name, asker.definitions, asker.server_id)
         self._probe_applier = EventsApplier(connection, self._probe_name, probe_definitions, asker.server_id)
 

@@ -7,12 +7,12 @@ condition. Used by the players (each publishes its own stream, reads the others)
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from vmerge.core.conflict_terms import Siblings
-from vmerge.core.joint import Offer
+from vmerge.core.joint import Offer, Part
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState, is_free
 from vmerge.core.verdict import Finding
@@ -70,7 +70,7 @@ class StreamProgress:
 
 
 class Settlement(Enum):
-    """What became of an offer that was led, apart from a number of its transactions that were committed."""
+    """What became of an offer of which no part was committed, as far as is known."""
 
     DECLINED = "it did not fit; nothing of it is on the target"
     UNKNOWN = "the leader was lost in the commit; the checkpoint knows"
@@ -83,8 +83,8 @@ class Offered:
     offer: Offer
     leader: str | None = None
     """Who has it in hand."""
-    settlement: int | Settlement | None = None
-    """How many transactions of it were committed, or why none; None while that is open."""
+    settlement: Part | Settlement | None = None
+    """What of it was committed, or why nothing; None while that is open."""
 
 
 class Board:
@@ -213,15 +213,16 @@ class Board:
     def _may_move(self, stream: StreamProgress) -> bool:
         return is_free(stream.state, stream.phase) and not stream.is_at_head
 
-    def settle(self, leader: str, counts: Mapping[str, int]) -> None:
-        """Say how many transactions of each member were committed; of a member that is not named, none was."""
-        self._settle(leader, {name: counts.get(name, Settlement.DECLINED) for name in self._streams})
+    def settle(self, leader: str, parts: Sequence[Part]) -> None:
+        """Say what was committed; of a member that has no part in it, nothing was."""
+        committed = {part.stream: part for part in parts}
+        self._settle(leader, {name: committed.get(name, Settlement.DECLINED) for name in self._streams})
 
     def lose(self, leader: str) -> None:
         """Say of everything that a stream has in hand that its outcome is not known."""
         self._settle(leader, dict.fromkeys(self._streams, Settlement.UNKNOWN))
 
-    def _settle(self, leader: str, settlements: Mapping[str, int | Settlement]) -> None:
+    def _settle(self, leader: str, settlements: Mapping[str, Part | Settlement]) -> None:
         with self._changed:
             led = {name: offered for name, offered in self._offers.items() if offered.leader == leader}
             for name, offered in led.items():

@@ -20,9 +20,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from vmerge.board import Board, Offered
+from vmerge.board import Board
 from vmerge.core.joint import Part, candidates
-from vmerge.core.position import GtidSet
 
 
 class JointTarget(Protocol):
@@ -61,7 +60,7 @@ def apply_joint(name: str, target: JointTarget, board: Board, patient_since: flo
         fitting = _apply_fitting(target, parts)
         if fitting:
             return fitting
-    board.settle(name, {})
+    board.settle(name, ())
     return ()
 
 
@@ -74,8 +73,3 @@ def _apply_fitting(target: JointTarget, parts: tuple[Part, ...]) -> tuple[Part, 
         target.rollback()
         parts = tuple(part for part in parts if part.stream != misfit)
     return ()
-
-
-def position_after(offered: Offered, count: int) -> GtidSet:
-    """Return a member's position after so many transactions of its offer were committed."""
-    return Part(offered.offer, offered.offer.run[:count]).position

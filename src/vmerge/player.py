@@ -25,6 +25,7 @@ from vmerge.core.events import SchemaChange, Transaction
 from vmerge.core.evidence import Testimony
 from vmerge.core.fold import Fold
 from vmerge.core.joint import Offer, Part
+from vmerge.core.long_run import LongRun
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.stretch import Stretch, gtids_of
 from vmerge.core.verdict import Finding, Standing, Unproven, judge
@@ -41,8 +42,7 @@ from vmerge.errors import (
     UnsupportedEvent,
     VmergeError,
 )
-from vmerge.joint import JointTarget, apply_joint, position_after
-from vmerge.long_run import LongRun
+from vmerge.joint import JointTarget, apply_joint
 from vmerge.pauses import retry_pause
 from vmerge.reporting import Reporter
 from vmerge.stopping import Clock, StopToken
@@ -89,9 +89,10 @@ class Target(JointTarget, Protocol):
 class Witness(Protocol):
     """Who can be asked about a conflict."""
 
-    def testify(self, run: Sequence[Transaction]) -> Testimony:
+    def testify(self, run: Sequence[Transaction], effect: Fold | None = None) -> Testimony:
         """Look up what keeps a run's net effect out of the target, and where those rows are at the sources.
 
+        ``effect`` is that of a longer run, of which ``run`` has the first transactions.
         Changes nothing. Raises ``UnsupportedEvent`` when the rows cannot be followed, and errors of source or target.
         """
 
@@ -387,7 +388,7 @@ class Player:
         seen_news = self._board.news
         offered = self._board.offered(self._name) or self._offer(joining.waiting)
         if offered.settlement is not None:
-            return self._learn(offered, offered.settlement)
+            return self._learn(offered.settlement)
         now = self._clock.monotonic()
         if offered.leader is not None:
             return Parked(now + LED_SECONDS, seen_news)
@@ -405,18 +406,18 @@ class Player:
     def _offer(self, waiting: Waiting) -> Offered:
         run = tuple(self._backlog.look_ahead(self._reach.transactions, self._position))
         version, membership = waiting.siblings.version, self._target.membership()
-        return self._board.offer(Offer(self._name, version, waiting.since, self._position, run, membership))
+        return self._board.offer(Offer(self._name, version, waiting.since, self._position, run, self._long, membership))
 
-    def _learn(self, offered: Offered, settlement: int | Settlement) -> Await | Parked | None:
+    def _learn(self, settlement: Part | Settlement) -> Await | Parked | None:
         self._board.withdraw(self._name)
         match settlement:
             case Settlement.UNKNOWN:
                 raise CommitUnknown(f"stream {self._name}: its sibling was lost in a commit for both")
             case Settlement.DECLINED:
                 return self._obey(self._decide(terms.Unjoined(*self._now_and_pause())))
-            case int():
-                stretch = Stretch.of(offered.offer.run[:settlement])
-                self._has_committed(stretch, position_after(offered, settlement), dropped=settlement)
+            case Part():
+                count = settlement.stretch.count if settlement.effect is None else len(self._backlog.items)
+                self._has_committed(settlement.stretch, settlement.position, dropped=count)
                 return None
             case _:
                 assert_never(settlement)
@@ -427,11 +428,11 @@ class Player:
         except TargetError as error:
             return self._unjoined(error)
         parts, self._parts = self._parts, ()
-        self._board.settle(self._name, {part.stream: len(part.run) for part in parts})
+        self._board.settle(self._name, parts)
         own = self._board.offered(self._name)
         assert own is not None, "a leader is a member"
         assert own.settlement is not None
-        return self._learn(own, own.settlement)
+        return self._learn(own.settlement)
 
     def _unjoined(self, error: VmergeError) -> Await | Parked | None:
         """Undo a joint commit that failed, then let the members go."""
@@ -439,7 +440,7 @@ class Player:
             raise error
         self._parts = ()
         self._target.rollback()
-        self._board.settle(self._name, {})
+        self._board.settle(self._name, ())
         self._board.withdraw(self._name)
         return self._obey(self._decide(terms.Unjoined(*self._now_and_pause())))
 
@@ -485,9 +486,10 @@ class Player:
         # Before the testimony: what a stream applied meanwhile may be what the testimony misses.
         applied = {progress.name: progress.applied for progress in self._board.all_progress()}
         standing = Standing(self._name, applied, self._fences)
+        run = self._backlog.look_ahead(self._reach.transactions, self._position)
         finding: Finding
         try:
-            testimony = self._witness.testify(self._backlog.look_ahead(self._reach.transactions, self._position))
+            testimony = self._witness.testify(run, self._long.effect if self._long is not None else None)
         except VmergeError as error:
             finding = Unproven(error.message)
         else:

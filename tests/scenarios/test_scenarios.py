@@ -8,6 +8,7 @@ A story is a folder with a ``story.yaml``:
                ``- play: a commits`` steps a's player until it has committed; ``a applies`` leaves its batch open,
                ``a waits`` ends when it met a key or a lock and waits. After the last step all players run to their
                shards' heads
+    reach      how many transactions a blocked player keeps ahead, if not as many as usual
     end        ``union``, or the class of the error that stops a stream
     conflicts  least counts expected, such as ``{b: {waits: 1}}``
 """
@@ -23,6 +24,7 @@ import pytest
 import yaml
 
 from vmerge.assembly import WorkflowAssembly
+from vmerge.backlog import USUAL_REACH, Reach
 from vmerge.board import Board
 from vmerge.config import load_workflow
 from vmerge.core.conflict_terms import Limits
@@ -171,6 +173,7 @@ def stage(
             limits=Limits(100, CONFLICT_TIMEOUT_SECONDS, ask_after_seconds=ASK_AFTER_SECONDS),
             clock=SystemClock(),
             concerns=lambda _: True,
+            reach=Reach(transactions=story.get("reach", USUAL_REACH.transactions)),
         )
         players[name].open()
     yield Stage(shards, target, database, board, players)

@@ -143,7 +143,9 @@ class SimTarget:
 
     def apply_joint(self, parts: Sequence[Part]) -> str | None:
         """See ``JointTarget``."""
-        effects = [(part.stream, self._fold(part.run)) for part in parts]
+        effects = [
+            (part.stream, self._fold(part.run) if part.effect is None else part.effect.net_effect()) for part in parts
+        ]
         for kind in ("deletes", "updates", "inserts"):
             for stream, effect in effects:
                 try:

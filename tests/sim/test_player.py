@@ -15,6 +15,7 @@ from vmerge.board import Board
 from vmerge.core import evidence
 from vmerge.core.conflict_terms import Await, Limits
 from vmerge.core.events import SchemaChange, SourceItem, Transaction
+from vmerge.core.fold import Fold
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import (
@@ -52,7 +53,7 @@ class RefusingTarget(SimTarget):
 class SilentWitness:
     """Cannot ask anybody."""
 
-    def testify(self, run: Sequence[Transaction]) -> evidence.Testimony:
+    def testify(self, run: Sequence[Transaction], effect: Fold | None = None) -> evidence.Testimony:
         """See ``Witness``."""
         raise SourceLost("no source answers")
 

@@ -15,7 +15,7 @@ from tests.sim.rows import Row, RowKey, decode, unique_entries
 
 from vmerge.core.events import Transaction
 from vmerge.core.evidence import Held, Presence, Testimony
-from vmerge.core.fold import fold
+from vmerge.core.fold import Fold
 from vmerge.core.position import GtidSet
 
 
@@ -28,9 +28,11 @@ class SimWitness:
         self._stream = stream
         self._shards = {chr(ord("A") + index): history.shard(index, length) for index, length in enumerate(history.end)}
 
-    def testify(self, run: Sequence[Transaction]) -> Testimony:
+    def testify(self, run: Sequence[Transaction], effect: Fold | None = None) -> Testimony:
         """See ``Witness``."""
-        effect = fold((event for transaction in run for event in transaction.rows), SimRules(self._database))
+        if effect is None:
+            effect = Fold(SimRules(self._database))
+            effect.add(event for transaction in run for event in transaction.rows)
         rows = dict(self._database.rows)
         inserts = []
         for event in effect.rows():

@@ -21,6 +21,7 @@ from vmerge.backlog import Reach
 from vmerge.board import Board
 from vmerge.core.conflict_terms import Await, Clear, Isolating, Joining, Jumping, Limits, Waiting
 from vmerge.core.events import Transaction
+from vmerge.core.joint import Part
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import ConflictUnresolved, Verdict, VmergeError
@@ -259,10 +260,16 @@ class World:
     def save(self) -> tuple[Any, ...]:
         """Return everything but the clock's owner, for ``restore``."""
         streams = [
-            (fork(s.player), list(s.source.rest), s.target._epoch, s.target._is_connected, s.sleep, s.failure)
+            (self._kept(s), list(s.source.rest), s.target._epoch, s.target._is_connected, s.sleep, s.failure)
             for s in self.streams.values()
         ]
         return self.clock.now, self.board.save(), self.database.save(), streams
+
+    def _kept(self, stream: SimStream) -> Player:
+        """Return a copy of a player. It keeps the long run itself, to which offers that are saved refer."""
+        kept, live = fork(stream.player), stream.player
+        kept._long, live._long = live._long, kept._long
+        return kept
 
     def restore(self, saved: tuple[Any, ...]) -> None:
         """Go back to what was saved; the snapshot stays usable."""
@@ -321,17 +328,23 @@ def fingerprint(world: World) -> tuple[Any, ...]:
         flight = (
             len(player._in_flight),
             player._is_long_in_flight,
-            tuple((part.stream, len(part.run)) for part in player._parts),
+            tuple(_part_mode(part) for part in player._parts),
         )
         offered = world.board.offered(name)
         offer = None
         if offered is not None:
-            offer = len(offered.offer.run), offered.offer.version == version, offered.leader, offered.settlement
+            settlement = offered.settlement
+            settled = _part_mode(settlement) if isinstance(settlement, Part) else settlement
+            offer = len(offered.offer.run), offered.offer.version == version, offered.leader, settled
         long = player._long.count if player._long is not None else 0
         backlog = len(player._backlog.items), player._backlog._is_torn, long
         players.append((mode, backlog, flight, len(stream.source.rest), player._position, offer))
     checkpoints = tuple(world.database.checkpoints.values())
     return checkpoints, tuple(players)
+
+
+def _part_mode(part: Part) -> tuple[str, int]:
+    return part.stream, part.stretch.count
 
 
 def _wait_mode(waiting: Waiting, version: int) -> tuple[Any, ...]:

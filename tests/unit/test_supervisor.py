@@ -118,7 +118,7 @@ class FakeTarget:
 class FakeWitness:
     """Is never asked."""
 
-    def testify(self, run: Sequence[Transaction]) -> evidence.Testimony:
+    def testify(self, run: Sequence[Transaction], effect: Fold | None = None) -> evidence.Testimony:
         """Nothing comes."""
         raise AssertionError("nobody is blocked")
 

@@ -6,12 +6,12 @@ Knows: the net effect of a run, and what to do when rows cannot be followed. Nev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from vmerge.core.event_types import NO_FOREIGN_KEY_CHECKS_FLAG
 from vmerge.core.events import RowsEvent, RowsKind, RowsShape, TableMap, Transaction
-from vmerge.core.fold import TableRules, fold
+from vmerge.core.fold import Fold, TableRules, fold
 from vmerge.core.rowimage import ImageCutter
 from vmerge.errors import UnsupportedEvent
 
@@ -52,12 +52,17 @@ def effect_of(run: Sequence[Transaction], rules: TableRules) -> Effect:
         except UnsupportedEvent:
             continue
         return _effect(effect.rows(), is_net=True)
-    return _effect(_halves(run[0]), is_net=False)
+    return _effect(_halves(run[0].rows), is_net=False)
 
 
-def _halves(transaction: Transaction) -> Iterator[RowsEvent]:
-    """Yield the before-images of a transaction's rows as deletes and the after-images as inserts, one row each."""
-    for shape, images in transaction.rows:
+def effect_of_fold(run: Fold) -> Effect:
+    """Return the net effect of a run that was followed already. Raises as ``effect_of`` does."""
+    return _effect(_halves(run.rows()), is_net=True)
+
+
+def _halves(rows: Iterable[RowsEvent]) -> Iterator[RowsEvent]:
+    """Yield the before-images of rows as deletes and the after-images as inserts, one row each."""
+    for shape, images in rows:
         if shape.kind is RowsKind.PARTIAL_UPDATE:
             raise UnsupportedEvent(f"rows of {shape.table.name} cannot be told apart: their images are partial")
         cut = [image for _, image in ImageCutter(shape.table, ()).cut(images)]

@@ -226,6 +226,10 @@ class Fold:
         """Yield everything in its order."""
         return chain(self.deletes(), self.updates(), self.inserts())
 
+    def net_effect(self) -> NetEffect:
+        """Return what was added so far, in memory."""
+        return NetEffect(tuple(self.deletes()), tuple(self.updates()), tuple(self.inserts()))
+
     def close(self) -> None:
         """Let go of what the changes are kept in."""
         for changes in self._opened:
@@ -239,7 +243,7 @@ def fold(rows: Iterable[RowsEvent], rules: TableRules) -> NetEffect:
     """Return the net effect of rows in their source's order. Raises as ``Fold.add`` does."""
     run = Fold(rules)
     run.add(rows)
-    return NetEffect(tuple(run.deletes()), tuple(run.updates()), tuple(run.inserts()))
+    return run.net_effect()
 
 
 def _pairs(images: Iterator[tuple[Key, bytes]]) -> Iterator[tuple[tuple[Key, bytes], tuple[Key, bytes]]]:

@@ -17,8 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from vmerge.core.events import Transaction
+from vmerge.core.fold import Fold
+from vmerge.core.long_run import LongRun
 from vmerge.core.position import GtidSet
-from vmerge.core.stretch import gtids_of
+from vmerge.core.stretch import Stretch, gtids_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +38,9 @@ class Offer:
     position: GtidSet
     """The stream's checkpoint."""
     run: tuple[Transaction, ...]
+    """The first ones, as many as are kept."""
+    long_run: LongRun | None
+    """All that has arrived, if that is more than is kept. It does not grow while the offer stands."""
     membership: object
     """What the target must know of a member; made and read by targets only."""
 
@@ -46,29 +51,38 @@ class Part:
 
     offer: Offer
     run: tuple[Transaction, ...]
-    """At least one."""
+    """At least one; the first ones if ``effect`` is there."""
+    effect: Fold | None
+    """The net effect of a long run; None: that of ``run``."""
+    position: GtidSet
+    """The member's checkpoint after the commit."""
+    stretch: Stretch
+
+    @classmethod
+    def of_run(cls, offer: Offer, count: int) -> Part:
+        """Take so many of the transactions that are kept."""
+        run = offer.run[:count]
+        return cls(offer, run, None, offer.position.advanced(gtids_of(run)), Stretch.of(run))
+
+    @classmethod
+    def whole(cls, offer: Offer) -> Part:
+        """Take all that has arrived."""
+        long_run = offer.long_run
+        if long_run is None or long_run.stretch is None:
+            return cls.of_run(offer, len(offer.run))
+        return cls(offer, offer.run, long_run.effect, long_run.position, long_run.stretch)
 
     @property
     def stream(self) -> str:
         """The member."""
         return self.offer.stream
 
-    @property
-    def position(self) -> GtidSet:
-        """The member's checkpoint after the commit."""
-        return self.offer.position.advanced(gtids_of(self.run))
-
-    @property
-    def applied_at_microseconds(self) -> int:
-        """The source's commit time of the last transaction."""
-        return self.run[-1].committed_at_microseconds
-
 
 def candidates(offers: Sequence[Offer]) -> Iterator[tuple[Part, ...]]:
     """Yield what is worth a try, at least two parts each: all runs cut at one instant, then whole."""
     instant = min(offer.run[-1].committed_at_microseconds for offer in offers)
     at_one_instant = _parts(offers, instant)
-    whole = tuple(Part(offer, offer.run) for offer in offers)
+    whole = tuple(Part.whole(offer) for offer in offers)
     if len(at_one_instant) > 1 and _lengths(at_one_instant) != _lengths(whole):
         yield at_one_instant
     yield whole
@@ -81,9 +95,9 @@ def _parts(offers: Sequence[Offer], instant: int) -> tuple[Part, ...]:
             (at for at, one in enumerate(offer.run) if one.committed_at_microseconds > instant), len(offer.run)
         )
         if count:
-            parts.append(Part(offer, offer.run[:count]))
+            parts.append(Part.of_run(offer, count))
     return tuple(parts)
 
 
 def _lengths(parts: Sequence[Part]) -> list[tuple[str, int]]:
-    return [(part.stream, len(part.run)) for part in parts]
+    return [(part.stream, part.stretch.count) for part in parts]

@@ -129,7 +129,7 @@ class ControlTables:
         Raises:
             JointRefused: the member has moved, or started anew; the caller rolls back.
         """
-        values = str(part.position), part.applied_at_microseconds or None
+        values = str(part.position), part.stretch.committed_at_microseconds or None
         with connection.cursor() as cursor:
             matched = cursor.execute(
                 sql.WRITE_JOINT_CHECKPOINT.format(control=self._control),

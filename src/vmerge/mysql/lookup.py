@@ -22,9 +22,10 @@ from typing import Any, TypeVar
 from pymysql.connections import Connection
 from pymysql.err import MySQLError, OperationalError
 
-from vmerge.core.effect import effect_of
+from vmerge.core.effect import effect_of, effect_of_fold
 from vmerge.core.events import Transaction
 from vmerge.core.evidence import Held, Presence, Testimony
+from vmerge.core.fold import Fold
 from vmerge.core.plan import Plan
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import StreamRules, TableName
@@ -96,8 +97,10 @@ class Witness:
         self._places = places
         self._connections = _Connections()
 
-    def testify(self, run: Sequence[Transaction]) -> Testimony:
+    def testify(self, run: Sequence[Transaction], effect: Fold | None = None) -> Testimony:
         """Tell what keeps out the stream's next transactions; only the first of them if the run cannot be followed.
+
+        ``effect`` is that of a longer run, of which ``run`` has the first transactions.
 
         Raises:
             LockConflict: a row of the target is locked by another transaction, for now.
@@ -105,10 +108,10 @@ class Witness:
             RowMissing, TargetAltered, TargetRejected: as when the run is applied.
             UnsupportedEvent: this cannot be found out.
         """
-        effect = effect_of(run, self._asker.plan)
+        rows = effect_of(run, self._asker.plan) if effect is None else effect_of_fold(effect)
         with self._connections.open(self._target, _TARGET_SESSION, target_fault) as connection:
             show_generated_keys(connection)  # as the session did that read the definitions
-            matches = Probe(self._asker, connection, run, effect).search()
+            matches = Probe(self._asker, connection, run, rows).search()
         with contextlib.ExitStack() as stack:
             sources = _Sources(self._asker.stream)
             for name in sorted(self._places, key=lambda name: name != self._asker.stream):  # the own one first

@@ -35,7 +35,11 @@ _WALK = "SELECT before, after FROM change ORDER BY number"
 
 
 class SpooledChanges:
-    """One table's changes on disk, in bounded memory. Owner: the thread that made it."""
+    """One table's changes on disk, in bounded memory.
+
+    Owner: the thread that made it, or the leader of a joint commit while that thread is parked. Once it is closed every
+    call raises ``SpoolFailed``.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         """Make the file in ``folder`` (the system's temporary folder if None).
@@ -46,7 +50,7 @@ class SpooledChanges:
         self._place = folder or Path(tempfile.gettempdir())
         with self._failing():
             with tempfile.NamedTemporaryFile(dir=folder, prefix="vmerge-") as file:
-                self._database = sqlite3.connect(file.name, isolation_level=None)
+                self._database = sqlite3.connect(file.name, isolation_level=None, check_same_thread=False)
                 for statement in _SET_UP:
                     self._database.execute(statement)
             self._database.execute("BEGIN")  # never ended: what is in a transaction is written out when it has to be

@@ -23,7 +23,7 @@ from vmerge.core.joint import Part
 from vmerge.core.ownership import Claim
 from vmerge.core.position import GtidSet
 from vmerge.core.statement import TargetName
-from vmerge.errors import KeyConflict, RowMissing, TargetError, TargetLost, UnsupportedEvent
+from vmerge.errors import KeyConflict, RowMissing, SpoolFailed, TargetError, TargetLost, UnsupportedEvent
 from vmerge.mysql import sql
 from vmerge.mysql.checkpoints import ControlTables
 from vmerge.mysql.connect import Endpoint, break_off, connect, drop, short_connection
@@ -190,7 +190,7 @@ class MySqlTarget:
         for part in parts:
             try:
                 shares.append(self._share(part))
-            except UnsupportedEvent:
+            except (UnsupportedEvent, SpoolFailed):  # a member that was stopped has closed its file
                 return part.stream
         for share, rows in _in_order(shares):
             try:
@@ -203,7 +203,7 @@ class MySqlTarget:
         _, applier = self._opened()
         member = part.offer.membership
         assert isinstance(member, Membership), "offers of one workflow go to one kind of target"
-        effect = fold(_rows_of(part.run), member.plan)
+        effect = part.effect.net_effect() if part.effect is not None else fold(_rows_of(part.run), member.plan)
         return _Share(part, effect, member.plan, applier.twin(member.plan.target_name, member.definitions))
 
     def commit_joint(self, parts: Sequence[Part]) -> None:

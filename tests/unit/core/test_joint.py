@@ -11,12 +11,12 @@ def offer(stream: str, *times: int) -> Offer:
     """Return a stream's offer of transactions that were committed at these times."""
     source = stream.encode() * 16
     run = tuple(Transaction(Gtid(source, "", number), at, (), 1) for number, at in enumerate(times, 1))
-    return Offer(stream, 0, 0.0, GtidSet(), run, None)
+    return Offer(stream, 0, 0.0, GtidSet(), run, None, None)
 
 
 def lengths(*offers: Offer) -> list[dict[str, int]]:
     """Return the candidates as lengths by stream."""
-    return [{part.stream: len(part.run) for part in parts} for parts in candidates(offers)]
+    return [{part.stream: part.stretch.count for part in parts} for parts in candidates(offers)]
 
 
 def test_runs_are_cut_at_the_last_instant_that_all_know() -> None:
@@ -39,4 +39,4 @@ def test_a_part_knows_its_position() -> None:
     """The member's position behind the part is what was offered and the part's transactions."""
     first, _ = next(candidates([offer("a", 10, 20), offer("b", 20, 30)]))
     assert first.position == GtidSet().advanced([one.gtid for one in first.run])
-    assert first.applied_at_microseconds == 20
+    assert first.stretch.committed_at_microseconds == 20

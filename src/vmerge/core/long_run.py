@@ -1,7 +1,7 @@
 """A run that is too long to be kept: its net effect grows on disk while its transactions pass by.
 
-Knows: how far the run reaches, and what it comes to. Never knows: when it is long enough. Used by the player, when a
-jump needs more transactions than a backlog keeps.
+Knows: how far the run reaches, and what it comes to. Never knows: when it is long enough. Used by the player when a
+jump needs more transactions than a backlog keeps, and offered to siblings for a joint commit.
 """
 
 from __future__ import annotations

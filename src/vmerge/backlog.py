@@ -8,7 +8,7 @@ stream looks ahead. Used by the player alone, in its thread. The source is a pro
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -55,9 +55,11 @@ class Backlog:
     Invariant: ``items`` begins with what follows the position, and has no gap. Owner: the player.
     """
 
-    def __init__(self, source: Source, reach: Reach) -> None:
+    def __init__(self, source: Source, reach: Reach, concerns: Callable[[SchemaChange], bool]) -> None:
+        """``concerns`` says whether a statement may change a table that the stream carries."""
         self._source = source
         self._reach = reach
+        self._concerns = concerns
         self.items: deque[Transaction | SchemaChange] = deque()
         self._is_torn = False
         """Whether the source has gone on without ``items``, so that what follows them must be asked for again."""
@@ -90,8 +92,14 @@ class Backlog:
                 is_at_head = not self.items
             else:
                 is_at_head = False
-                self.items.append(item)
+                self.items.append(self._without_needless_bar(item))
         return is_at_head
+
+    def _without_needless_bar(self, item: Transaction | SchemaChange) -> Transaction | SchemaChange:
+        """Take a statement about other tables for a transaction without rows: it shall stop no batch and no jump."""
+        if isinstance(item, SchemaChange) and not self._concerns(item):
+            return Transaction(item.gtid, item.committed_at_microseconds, (), 0)
+        return item
 
     def drop(self, count: int) -> None:
         """Forget the first items: they are done."""
@@ -151,11 +159,13 @@ class Backlog:
             items = self._poll_on(reached)
         found: list[Transaction] = []
         for item in items:
-            if isinstance(item, SchemaChange):
+            if isinstance(item, Heartbeat):
+                continue
+            following = self._without_needless_bar(item)
+            if isinstance(following, SchemaChange):
                 self._has_ended = True
                 break
-            if isinstance(item, Transaction):
-                found.append(item)
+            found.append(following)
         return found
 
     def _poll_on(self, reached: GtidSet) -> Sequence[SourceItem]:

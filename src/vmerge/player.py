@@ -132,13 +132,12 @@ class Player:
     ) -> None:
         self._name = name
         self._reach = reach
-        self._backlog = Backlog(source, reach)
+        self._backlog = Backlog(source, reach, concerns)
         self._target = target
         self._witness = witness
         self._board = board
         self._limits = limits
         self._clock = clock
-        self._concerns = concerns
         self._accepted_schema_changes = accepted_schema_changes
         self._pause = pause
         self._state: terms.State = terms.Isolating() if after_conflict else terms.Clear()
@@ -253,8 +252,7 @@ class Player:
         self._saved_at = self._clock.monotonic()
 
     def _pass_schema_change(self, change: SchemaChange) -> None:
-        is_concerned = self._concerns(change)
-        if is_concerned and change.gtid not in self._accepted_schema_changes:
+        if change.gtid not in self._accepted_schema_changes:
             if self._is_position_unsaved:
                 self._save()
             raise SchemaChanged(
@@ -266,8 +264,7 @@ class Player:
             )
         self._backlog.drop(1)
         self._pass([change.gtid], change.committed_at_microseconds, count=1)
-        if is_concerned:
-            self._save()  # at once: nobody shall have to accept it twice
+        self._save()  # at once: nobody shall have to accept it twice
 
     def _pass(self, gtids: Sequence[Gtid], committed_at_microseconds: int, *, count: int) -> None:
         """Move past what has no rows for the target. A stream may see nothing else for days, and never be idle."""

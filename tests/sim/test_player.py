@@ -244,11 +244,22 @@ def test_an_accepted_schema_change_is_stored_at_once() -> None:
 
 
 def test_a_schema_change_of_others_is_passed() -> None:
-    """It splits the batch and is passed without a word."""
+    """It is passed like a transaction without rows, and ends no batch."""
     lone = Lone([INSERTS[0], schema_change(2, "GRANT ALL"), INSERTS[2]])
     lone.steps()
     assert (lone.stored, lone.ids) == (3, [1, 3])
-    assert lone.board.progress("A").counters.batches == 2
+    assert lone.board.progress("A").counters.batches == 1
+
+
+def test_a_schema_change_of_others_stops_no_jump() -> None:
+    """A stream that its sibling has overtaken jumps over statements about tables that nobody merges."""
+    lone = Lone([work(1, insert("u", 1, "a")), schema_change(2, "GRANT ALL"), work(3, delete("u", 1, "a"))])
+    lone.database.rows["u", 9] = (9, "a")
+    lone.steps()
+    lone.clock.advance(1.0)
+    lone.steps()
+    assert lone.stored == 3
+    assert lone.board.progress("A").counters.jumps == 1
 
 
 # Failures

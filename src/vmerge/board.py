@@ -49,6 +49,8 @@ class Blocked:
     unfree: tuple[str, ...]
     finding: Finding | None = None
     """What the last evidence proved; None before there was any."""
+    may_join: bool = True
+    """Whether it will offer its run, if the wait lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,8 @@ class Board:
 
         The holder of the smallest name leads, and never alone. Who may still move is waited for: every other stream
         must be at its head, not free, or blocked with an offer; and an offer holds only while nobody has moved since
-        its stream's last attempt. A stream that is blocked since ``patient_since`` has waited enough for both.
+        its stream's last attempt. A stream that is blocked since ``patient_since`` has waited enough for both. But it
+        waits for the offers of those that are blocked for as long: a ring that is joined in part is not joined at all.
         """
         with self._changed:
             open_offers = [one.offer for one in self._offers.values() if one.leader is None and one.settlement is None]
@@ -203,15 +206,14 @@ class Board:
             }
             if len(standing) < 2 or name != min(standing):
                 return ()
-            may_others_move = any(self._may_move(one) for one in self._streams.values() if one.name not in standing)
-            if may_others_move and standing[name].blocked_since > patient_since:
+            others = [one for one in self._streams.values() if one.name not in standing and _may_move(one)]
+            if any(_will_offer(one, patient_since) for one in others):
+                return ()
+            if others and standing[name].blocked_since > patient_since:
                 return ()
             for stream in standing:
                 self._offers[stream] = replace(self._offers[stream], leader=name)
             return tuple(standing[stream] for stream in sorted(standing))
-
-    def _may_move(self, stream: StreamProgress) -> bool:
-        return is_free(stream.state, stream.phase) and not stream.is_at_head
 
     def settle(self, leader: str, parts: Sequence[Part]) -> None:
         """Say what was committed; of a member that has no part in it, nothing was."""
@@ -234,3 +236,14 @@ class Board:
 def _is_moving(stream: StreamProgress) -> bool:
     """Whether a stream will commit soon: it is free, not blocked itself, and not known to be at its head."""
     return is_free(stream.state, stream.phase) and stream.blocked is None and not stream.is_at_head
+
+
+def _may_move(stream: StreamProgress) -> bool:
+    """Whether a stream may commit before anybody else does."""
+    return is_free(stream.state, stream.phase) and not stream.is_at_head
+
+
+def _will_offer(stream: StreamProgress, patient_since: float) -> bool:
+    """Whether a stream that has no offer yet, or is just trying alone again, is about to make one."""
+    blocked = stream.blocked
+    return blocked is not None and blocked.may_join and blocked.since <= patient_since

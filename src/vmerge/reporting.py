@@ -154,7 +154,7 @@ class Reporter:
         if key is None:
             key = known.key if known is not None else ""
         finding = known.finding if known is not None else None
-        blocked = Blocked(state.since, state.attempts, gtid, key, state.siblings.unfree, finding)
+        blocked = Blocked(state.since, state.attempts, gtid, key, state.siblings.unfree, finding, state.may_jump)
         self._update(phase=Phase.WAITING, blocked=blocked)
         seconds = self._clock.monotonic() - state.since
         if seconds >= TOLD_WAIT_SECONDS and not self._has_told_wait:

@@ -24,10 +24,11 @@ _numbers = itertools.count(1)
 
 @dataclass
 class Report:
-    """What was done to servers, connections and daemons, and the seconds that stops took."""
+    """What was done to servers, connections and daemons, and the seconds that stops and other things took."""
 
     done: Counter[str] = field(default_factory=Counter)
     stops: dict[str, float] = field(default_factory=dict)
+    took: dict[str, float] = field(default_factory=dict)
 
 
 _report = pytest.StashKey[Report]()
@@ -98,3 +99,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.line(f"{count:6}  {what}")
     for what, seconds in sorted(report.stops.items()):
         terminalreporter.line(f"{seconds:6.2f}  s to stop {what}")
+    for what, seconds in sorted(report.took.items()):
+        terminalreporter.line(f"{seconds:6.2f}  s {what}")

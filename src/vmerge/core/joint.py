@@ -7,8 +7,8 @@ How far
 -------
 The shards' own states at any one instant can stand side by side. So runs that are cut at one instant, by the commit
 times that their sources wrote, fit together, apart from what the sources' clocks differ by; and so do whole runs when
-nothing more is under way. Both are tried. A part that does not fit is left out by whoever applies them, and tried again
-with the next offer.
+nothing more is under way. So the ends of all runs are tried, one after the other. A part that does not fit is left out
+by whoever applies them, and tried again with the next offer.
 """
 
 from __future__ import annotations
@@ -79,13 +79,19 @@ class Part:
 
 
 def candidates(offers: Sequence[Offer]) -> Iterator[tuple[Part, ...]]:
-    """Yield what is worth a try, at least two parts each: all runs cut at one instant, then whole."""
-    instant = min(offer.run[-1].committed_at_microseconds for offer in offers)
-    at_one_instant = _parts(offers, instant)
+    """Yield what is worth a try, at least two parts each: all runs cut where one of them ends, the first end first.
+
+    The last one is all runs whole. The others matter when runs are of unequal length, in time: what is behind the end
+    of one of them may fit with those that reach as far, without it.
+    """
+    tried: set[tuple[tuple[str, int], ...]] = set()
+    ends = sorted({offer.run[-1].committed_at_microseconds for offer in offers})
     whole = tuple(Part.whole(offer) for offer in offers)
-    if len(at_one_instant) > 1 and _lengths(at_one_instant) != _lengths(whole):
-        yield at_one_instant
-    yield whole
+    for parts in (*(_parts(offers, instant) for instant in ends), whole):
+        lengths = tuple((part.stream, part.stretch.count) for part in parts)
+        if len(parts) > 1 and lengths not in tried:
+            tried.add(lengths)
+            yield parts
 
 
 def _parts(offers: Sequence[Offer], instant: int) -> tuple[Part, ...]:
@@ -97,7 +103,3 @@ def _parts(offers: Sequence[Offer], instant: int) -> tuple[Part, ...]:
         if count:
             parts.append(Part.of_run(offer, count))
     return tuple(parts)
-
-
-def _lengths(parts: Sequence[Part]) -> list[tuple[str, int]]:
-    return [(part.stream, part.stretch.count) for part in parts]

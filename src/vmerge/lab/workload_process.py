@@ -1,13 +1,16 @@
-"""A workload as a process of its own beside a lab's servers.
+"""Workloads as processes of their own beside a lab's servers.
 
-Knows: how to start ``workload.py`` and read what it did. Never knows: what it writes. Used by the demo and the tests.
+Knows: how to start ``workload.py`` and ``hot_keys.py`` and read what they did. Never
+knows: what they write. Used by the demo and the tests.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 
+from vmerge.lab import hot_keys
 from vmerge.lab.processes import Program
 from vmerge.lab.servers import Lab
 from vmerge.lab.shop import ShopShard
@@ -41,3 +44,22 @@ class WorkloadProcess(Program):
         if self.end() != 0:
             raise self.failure()
         return Tally(**json.loads(self.output))
+
+
+class HotKeysProcess(Program):
+    """The hot-key workload, from its creation until the time is over or ``finish`` is called."""
+
+    def __init__(self, lab: Lab, shards: Sequence[ShopShard], *, seconds: float, rate: float, seed: int = 1) -> None:
+        places = [(str(shard.server.socket_path), shard.database) for shard in shards]
+        line = hot_keys.command(places, seconds=seconds, rate=rate, seed=seed)
+        super().__init__(lab, f"hot-keys-{len(shards)}-{seed}", line)
+
+    def finish(self) -> Counter[str]:
+        """End it, cleanly and early if need be, and return how often it did what.
+
+        Raises:
+            ProgramFailed: it failed, and what it was writing is unknown.
+        """
+        if self.end() != 0:
+            raise self.failure()
+        return Counter(json.loads(self.output))

@@ -20,14 +20,24 @@ def lengths(*offers: Offer) -> list[dict[str, int]]:
 
 
 def test_runs_are_cut_at_the_last_instant_that_all_know() -> None:
-    """Nothing of any run lies behind the earliest end of them; whole runs are the second choice."""
+    """Nothing of any run lies behind the earliest end of them; whole runs are the last choice."""
     assert lengths(offer("a", 10, 20, 50), offer("b", 15, 30)) == [{"a": 2, "b": 2}, {"a": 3, "b": 2}]
 
 
 def test_a_run_that_begins_later_takes_no_part_in_the_cut() -> None:
-    """With only one run before the instant, whole runs are all there is to try."""
+    """With only one run before an instant there is nothing to join at it."""
     assert lengths(offer("a", 10), offer("b", 15, 30)) == [{"a": 1, "b": 2}]
-    assert lengths(offer("a", 10), offer("b", 15), offer("c", 5, 30)) == [{"a": 1, "c": 1}, {"a": 1, "b": 1, "c": 2}]
+    assert lengths(offer("a", 10), offer("b", 15), offer("c", 5, 30)) == [
+        {"a": 1, "c": 1},
+        {"a": 1, "b": 1, "c": 1},
+        {"a": 1, "b": 1, "c": 2},
+    ]
+
+
+def test_runs_are_cut_at_each_end() -> None:
+    """Two streams that fit at an instant do so also beside a third one whose run ends long before."""
+    runs = offer("a", 10, 20, 70), offer("b", 15, 30, 60), offer("c", 11, 12)
+    assert lengths(*runs) == [{"a": 1, "c": 2}, {"a": 2, "b": 3, "c": 2}, {"a": 3, "b": 3, "c": 2}]
 
 
 def test_equal_candidates_are_tried_once() -> None:

@@ -24,7 +24,7 @@ from zlib import crc32
 
 from vmerge.core import event_types
 from vmerge.core.event_types import CHECKSUM_LENGTH, CHECKSUM_RESIDUE, HEADER_LENGTH
-from vmerge.core.events import Heartbeat, RowsEvent, SchemaChange, SourceItem, TableMap, Transaction
+from vmerge.core.events import Heartbeat, RowsEvent, SchemaChange, SourceItem, TableMap, Transaction, new_named
 from vmerge.core.payload import Decompress, split_events
 from vmerge.core.position import LAST_NUMBER, Gtid
 from vmerge.core.query import Query, read_query
@@ -117,7 +117,7 @@ class BinlogDecoder:
             event = events[index]
             try:
                 if not (are_sound and self._is_checksummed):
-                    self._check(event)
+                    self._find_end(event)
                 item = self._handlers[event[4]](event)
             except (IndexError, ValueError, struct.error) as error:
                 raise CorruptEvent(f"an event cannot be read, {self._where(event)}: {error}") from error
@@ -126,12 +126,10 @@ class BinlogDecoder:
                 return item, index + 1
         return None, len(events)
 
-    def _check(self, event: bytes) -> None:
-        if not self._is_checksummed or crc32(event) != CHECKSUM_RESIDUE:
-            self._find_end(event)
-
     def _find_end(self, event: bytes) -> None:
-        """Set where the content of an event ends that has no checksum, or need not have one, or has a wrong one."""
+        """Verify an event that is not known to be sound, and set where its content ends if it may have no checksum."""
+        if self._is_checksummed and crc32(event) == CHECKSUM_RESIDUE:
+            return
         if len(event) < HEADER_LENGTH or int.from_bytes(event[9:13], "little") != len(event):
             raise CorruptEvent(f"an event has another size than it says, {self._where(event)}")
         if event[4] == event_types.FORMAT_DESCRIPTION:
@@ -174,7 +172,7 @@ class BinlogDecoder:
 
     def _begin(self, event: bytes) -> None:
         source, number, committed_at = GTID_BODY.unpack_from(event, GTID_AT)
-        self._open(event, Gtid(source, "", number), committed_at & COMMIT_TIME_MASK)
+        self._open(event, new_named(Gtid, (source, "", number)), committed_at & COMMIT_TIME_MASK)
 
     def _begin_tagged(self, event: bytes) -> None:
         gtid, committed_at = read_tagged_gtid(event[HEADER_LENGTH : self._end])
@@ -194,7 +192,7 @@ class BinlogDecoder:
         gtid = self._gtid or self._current(event)
         self._gtid = None
         if self._is_plain:
-            return Transaction(gtid, self._committed_at, self._rows, self._byte_count)
+            return new_named(Transaction, (gtid, self._committed_at, self._rows, self._byte_count, None))
         return self._commit_special(gtid)
 
     def _commit_special(self, gtid: Gtid) -> SourceItem:
@@ -220,13 +218,16 @@ class BinlogDecoder:
         self._tables.take_map(event[HEADER_LENGTH : self._end])
 
     def _read_rows(self, event: bytes) -> None:
-        if self._gtid is None or not self._tables.knows(event):
-            raise CorruptEvent(f"rows come without a table map or a GTID, {self._where(event)}")
-        rows = self._tables.read_rows(event, self._end)
-        if rows is None:
-            return
-        self._rows.append(rows)
-        self._byte_count += len(rows.images)
+        self._current(event)
+        try:
+            prefix = self._tables.prefix_of(event)
+        except KeyError:
+            raise CorruptEvent(f"rows come without a table map, {self._where(event)}") from None
+        if prefix is None:
+            return  # not wanted
+        images = event[prefix.end : self._end]
+        self._rows.append(new_named(RowsEvent, (prefix.shape, images)))
+        self._byte_count += len(images)
         if self._byte_count > self._spool_above_bytes:
             self._spool()
 

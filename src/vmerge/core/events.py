@@ -123,3 +123,6 @@ class Heartbeat:
 
 
 SourceItem = Transaction | SchemaChange | Heartbeat
+
+new_named = tuple.__new__
+"""Makes a named tuple past its own constructor, for the values that each transaction has: a tenth of its whole cost."""

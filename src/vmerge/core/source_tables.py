@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vmerge.core.event_types import ROWS_KINDS
-from vmerge.core.events import RowsEvent, TableMap
+from vmerge.core.events import TableMap
 from vmerge.core.rows_shapes import Prefix, TableEntry
 from vmerge.core.table_map import read_table_map
 
@@ -25,9 +25,6 @@ _MANY_TABLE_MAPS = 10_000
 
 _MANY_PREFIXES = 1000
 """Kept at most of one kind: some for each partition; with version 1 a row's first bytes may count as well."""
-
-_new = tuple.__new__
-"""Makes a named tuple past its own constructor, for the values that each transaction has: a tenth of its whole cost."""
 
 
 class SourceTables:
@@ -71,22 +68,13 @@ class SourceTables:
         self.entries[body] = entry
         return entry
 
-    def knows(self, event: bytes) -> bool:
-        """Whether a table map has named a rows event's table."""
-        return event[NUMBER_AT : NUMBER_AT + NUMBER_BYTES] in self.numbers
-
-    def read_rows(self, event: bytes, end: int | None) -> RowsEvent | None:
-        """Cut a rows event, whose content ends at ``end``, into its shape and its row images; None when not wanted.
+    def prefix_of(self, event: bytes) -> Prefix | None:
+        """Return how a rows event begins, up to its row images; None when its rows are not wanted.
 
         Raises:
             KeyError: no table map has named its table.
             CorruptEvent, UnsupportedEvent: see ``TableEntry.read_prefix``.
         """
-        prefix = self.prefix_of(event)
-        return None if prefix is None else _new(RowsEvent, (prefix.shape, event[prefix.end : end]))
-
-    def prefix_of(self, event: bytes) -> Prefix | None:
-        """Return how a rows event begins; None when its rows are not wanted. Raises as ``read_rows``."""
         prefixes = self.prefixes[event[4]]
         key = event[NUMBER_AT:KEY_END]
         prefix = prefixes.get(key)

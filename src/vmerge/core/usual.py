@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from vmerge.core.event_types import CHECKSUM_LENGTH, GTID, GTID_TAGGED, HEADER_LENGTH, QUERY, TABLE_MAP, XID
-from vmerge.core.events import RowsEvent, Transaction
+from vmerge.core.events import RowsEvent, Transaction, new_named
 from vmerge.core.position import LAST_NUMBER, Gtid
 from vmerge.core.query import FIXED_BYTES, FIXED_PART
 from vmerge.core.source_tables import KEY_END, NUMBER_AT, NUMBER_BYTES, SourceTables
@@ -37,14 +37,13 @@ GTID_AT = HEADER_LENGTH + 1
 COMMIT_TIME_MASK = (1 << 55) - 1
 
 BEGIN = b"BEGIN"
+_KIND = slice(4, 5)
+_QUERY = bytes((QUERY,))
 _END = -CHECKSUM_LENGTH
 _BEHIND_SECONDS = HEADER_LENGTH + 8
 """Where that part of a query event begins that a session's BEGINs have in common."""
 _MANY_BEGINS = 1000
 """Kept at most: their status variables may tell the time."""
-
-_new = tuple.__new__
-"""Makes a named tuple past its own constructor, for the values that each transaction has: a tenth of its whole cost."""
 
 
 def begins(event: bytes, end: int | None) -> bool:
@@ -70,6 +69,8 @@ class UsualTransactions:
         The events have right checksums, and ``events[first]`` stands between two transactions. A transaction that is
         cut short by the end of ``events`` is left, too.
         """
+        if first + 1 < len(events) and events[first + 1][_KIND] != _QUERY:
+            return first  # a compressed transaction, or none at all: not worth the rest
         left = first
         numbers, entries, prefixes = self._tables.numbers, self._tables.entries, self._tables.prefixes
         last_map = self._tables.last_map
@@ -85,7 +86,7 @@ class UsualTransactions:
                 if gtid is None:
                     if kind == GTID:
                         source, number, committed_at = read_gtid(event, GTID_AT)
-                        gtid = _new(Gtid, (source, "", number))
+                        gtid = new_named(Gtid, (source, "", number))
                         committed_at &= COMMIT_TIME_MASK
                     elif kind == GTID_TAGGED:
                         gtid, committed_at = read_tagged_gtid(event[HEADER_LENGTH:_END])
@@ -110,12 +111,12 @@ class UsualTransactions:
                             continue  # a table that is not wanted
                     _, at, shape = prefix
                     images = event[at:_END]
-                    rows.append(_new(RowsEvent, (shape, images)))
+                    rows.append(new_named(RowsEvent, (shape, images)))
                     byte_count += len(images)
                 elif kind == XID:
                     if byte_count > self._spool_above_bytes:
                         break
-                    taken.append(_new(Transaction, (gtid, committed_at, rows, byte_count, None)))
+                    taken.append(new_named(Transaction, (gtid, committed_at, rows, byte_count, None)))
                     gtid = None
                     left = index + 1
                 elif kind != QUERY or not (event[_BEHIND_SECONDS:_END] in known_begins or self._is_begin(event)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import socket
@@ -232,3 +233,21 @@ def test_generated_primary_keys_that_a_server_hides(
         shard.query(f"INSERT INTO {site.shards['a'].database}.keyless VALUES (1), (2)")
         wait_until(lambda: target.query(f"SELECT a FROM {site.database}.keyless") == [(1,), (2,)], "the rows came")
         assert site.streams()["a"]["restarts"] == 0
+
+
+def test_failed_attempts_leave_nothing_to_the_collector(site: Site, make_assembly: MakeAssembly) -> None:
+    """What a failed attempt held is freed without a search for cycles, however often a blocked stream tries."""
+    with closing(Order(make_assembly()).build().player) as player:
+        player.open()
+        insert_customers(site.shards["a"], NUMBER, 3)
+        site.target.query(
+            f"INSERT INTO {site.database}.customer (id, email, name, balance) VALUES (%s, 'x', 'x', 0)", NUMBER
+        )
+        wait_until(lambda: player.step() is not None, "the stream meets the row")
+        gc.collect()
+        gc.disable()
+        try:
+            assert sum(player.step() is not None for _ in range(20)) > 1
+            assert gc.collect() == 0
+        finally:
+            gc.enable()

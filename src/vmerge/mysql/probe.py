@@ -26,7 +26,7 @@ from vmerge.core.effect import Effect
 from vmerge.core.events import RowsEvent, TableMap, Transaction
 from vmerge.core.plan import Plan
 from vmerge.core.rules import TableName
-from vmerge.errors import KeyConflict, RowMissing, UnsupportedEvent
+from vmerge.errors import KeyConflict, RowMissing, UnsupportedEvent, VmergeError
 from vmerge.mysql import sql
 from vmerge.mysql.definitions import Definitions, read_definitions, require_unchanged
 from vmerge.mysql.events_applier import EventsApplier
@@ -200,12 +200,14 @@ class Probe:
         try:
             applier.apply(self._run, rows)
         except MySQLError as error:
-            fault = target_fault(error, "looking for what keeps rows out")
-            if isinstance(fault, RowMissing) and not self._effect.is_net:
-                raise UnsupportedEvent(
-                    "rows cannot be followed: one appears and vanishes in one transaction"
-                ) from error
-            raise fault from error
+            # Not by way of a name here: the fault would hold this frame, and with it the rows, in a cycle.
+            raise self._fault_of(error) from error
+
+    def _fault_of(self, error: MySQLError) -> VmergeError:
+        fault = target_fault(error, "looking for what keeps rows out")
+        if isinstance(fault, RowMissing) and not self._effect.is_net:
+            return UnsupportedEvent("rows cannot be followed: one appears and vanishes in one transaction")
+        return fault
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:

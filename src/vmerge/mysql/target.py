@@ -161,10 +161,14 @@ class MySqlTarget:
         try:
             applier.apply(batch, rows)
         except (MySQLError, OSError) as error:
-            fault = target_fault(error, f"applying on {self._endpoint}")
-            if not isinstance(fault, TargetLost):
-                self._require_newest()
-            raise fault from error
+            # Not by way of a name here: the fault would hold this frame, and with it all rows, in a cycle.
+            raise self._applying_fault(error) from error
+
+    def _applying_fault(self, error: MySQLError | OSError) -> TargetError:
+        fault = target_fault(error, f"applying on {self._endpoint}")
+        if not isinstance(fault, TargetLost):
+            self._require_newest()
+        return fault
 
     def _require_newest(self) -> None:
         """Raise ``Fenced`` if a newer owner has the stream: the rows that do not fit may be those that it has applied.

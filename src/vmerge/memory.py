@@ -9,7 +9,7 @@ are freed by count. But with Python's defaults every 700 of them make the collec
 now and then at all there are, imported modules included: it took 6 to 7 % of the daemon's CPU (perf, on the benchmark's
 load), and found nothing. So what was imported is put aside, and the collector runs when there are more new objects
 than all streams hold in ordinary work. It still runs: what a traceback or a library ties into a cycle stays bounded by
-that number.
+that number. See docs/adr/0020.
 """
 
 from __future__ import annotations

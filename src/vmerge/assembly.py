@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid5
@@ -18,6 +19,7 @@ from vmerge.config import Workflow
 from vmerge.core.binlog import Surroundings
 from vmerge.core.conflict_terms import Limits
 from vmerge.core.findings import Findings
+from vmerge.core.log_entry import LogEntry, StoredEntry
 from vmerge.core.ownership import Claim
 from vmerge.core.plan import Plan
 from vmerge.core.position import Gtid, GtidSet
@@ -121,6 +123,14 @@ class WorkflowAssembly:
     def write(self, claim: Claim, state: StreamState, message: str) -> None:
         """See ``vmerge.hosting.Assembly``."""
         self._states.write(claim, state, message)
+
+    def append_conflicts(self, entries: Sequence[LogEntry], now: float) -> None:
+        """See ``vmerge.hosting.Assembly``."""
+        self._states.append_conflicts(entries, now)
+
+    def read_log(self, streams: Sequence[str], limit: int) -> Sequence[StoredEntry]:
+        """See ``vmerge.hosting.Assembly``."""
+        return self._states.read_log(streams, limit)
 
     def enter(self, claim: Claim) -> None:
         """See ``vmerge.hosting.Assembly``. Raises ``PreflightError`` when something does not fit."""

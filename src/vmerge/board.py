@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from vmerge.core.blocked import Blocked, Ended
 from vmerge.core.conflict_terms import Siblings
 from vmerge.core.joint import Offer, Part
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState, is_free
-from vmerge.core.verdict import Finding
+from vmerge.journal import Journal
 from vmerge.stopping import StopToken
 
 
@@ -31,26 +32,15 @@ class Counters:
     waits: int = 0
     jumps: int = 0
     joints: int = 0
+    testimonies: int = 0
+    duplicates: int = 0
+    foreign_rows: int = 0
+    stricter_targets: int = 0
+    """Verdicts, by their proofs."""
     lock_conflicts: int = 0
     restarts: int = 0
     blocked_seconds: float = 0.0
     """Ended waits only; see ``Blocked`` for the one under way."""
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """The wait a stream is in."""
-
-    since: float
-    """Monotonic."""
-    attempts: int
-    gtid: str
-    key: str
-    unfree: tuple[str, ...]
-    finding: Finding | None = None
-    """What the last evidence proved; None before there was any."""
-    may_join: bool = True
-    """Whether it will offer its run, if the wait lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +57,8 @@ class StreamProgress:
     is_at_head: bool = False
     """The source had nothing more when it last said so, and all of it is applied."""
     blocked: Blocked | None = None
+    surrendered: Ended | None = None
+    """The wait that stopped the stream, until it is started again."""
     batch_limit: int = 0
     counters: Counters = field(default_factory=Counters)
 
@@ -96,6 +88,8 @@ class Board:
     Invariant: ``version`` of a stream grows whenever transactions of it were committed. Any thread may read; only
     a stream's owner (its player while it runs, else the supervisor) changes it. The condition's lock is re-entrant.
 
+    ``journal`` has the waits that have ended and are not in the log table yet.
+
     Offers for a joint commit: a stream owns its offer until a leader has it in hand, and again once that is settled.
     """
 
@@ -106,6 +100,7 @@ class Board:
         self._offers: dict[str, Offered] = {}
         self._news = 0
         """Grows with every commit and every change of an offer."""
+        self.journal = Journal()
 
     def update(self, name: str, **changes: object) -> StreamProgress:
         """Change some fields of a stream's progress and return it."""

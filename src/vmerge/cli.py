@@ -22,13 +22,14 @@ from vmerge.assembly import workflow_facts
 from vmerge.checking import check_workflow
 from vmerge.collision_search import SAMPLE_ROWS, SAMPLE_SECONDS
 from vmerge.config import load_folder, load_workflow
-from vmerge.control import ControlClient, control_socket
+from vmerge.control import LOG_ENTRIES, ControlClient, control_socket
 from vmerge.core.collisions import CollisionMode
 from vmerge.daemon import LOG_NAME, Daemon, is_locked, locked_folder, make_supervisor, open_private, stop_signals
 from vmerge.errors import ConfigError, DaemonError, PreflightError, StopTimeout, VmergeError
 from vmerge.memory import spare_collector
 from vmerge.mysql.preflight import examine, require
 from vmerge.progress import ProgressLine
+from vmerge.showing import log_text, show_text
 from vmerge.status import Snapshot, status_line, status_table, workflow_snapshot
 from vmerge.stopping import StopToken, SystemClock
 
@@ -364,6 +365,34 @@ def _show_status(snapshot: Snapshot, workflow: str | None, *, as_json: bool, cle
     if clears:
         click.clear()
     click.echo(status_table(workflows))
+
+
+@main.command(context_settings=_DASHED_NAMES)
+@click.argument("workflow")
+@click.argument("stream", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@_state_folder_option()
+def show(workflow: str, stream: str | None, as_json: bool, state_folder: Path) -> None:
+    """Show all evidence about a WORKFLOW's conflicts, or one STREAM's, and who waits for whom.
+
+    Row values of the keys in question are shown, too; they are in no log.
+    """
+    snapshot = ControlClient(state_folder).show(workflow, _one_or_all(stream))
+    click.echo(json.dumps(snapshot, indent=2) if as_json else show_text(snapshot))
+
+
+@main.command(context_settings=_DASHED_NAMES)
+@click.argument("workflow")
+@click.argument("stream", required=False)
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=LOG_ENTRIES, show_default=True, help="How many entries."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@_state_folder_option()
+def log(workflow: str, stream: str | None, limit: int, as_json: bool, state_folder: Path) -> None:
+    """Show the last entries of a WORKFLOW's log, or one STREAM's: states, conflicts and how they ended."""
+    snapshot = ControlClient(state_folder).log(workflow, _one_or_all(stream), limit)
+    click.echo(json.dumps(snapshot, indent=2) if as_json else log_text(snapshot["entries"]))
 
 
 if __name__ == "__main__":

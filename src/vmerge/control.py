@@ -4,6 +4,8 @@ Knows: paths, JSON and status codes. Never knows: how a request is carried out (
 the daemon (server) and the command line (client).
 
     GET  /v1/status                                     → {"pid": …, "workflows": [{…}, …]}
+    GET  /v1/show?workflow=…&stream=…                   → {"workflow": …, "streams": [{…}, …], "graph": {…}}
+    GET  /v1/log?workflow=…&stream=…&limit=…            → {"workflow": …, "entries": [{…}, …]}, the oldest first
     POST /v1/start    {"workflow": …, "streams": […] or null, "past_schema_change": gtid or null}
                                                         → {"streams": [names of those that did not run already]}
     POST /v1/stop     {"workflow": …, "streams": […] or null}
@@ -23,6 +25,7 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import parse_qs, urlencode
 
 from waitress.server import create_server
 
@@ -36,9 +39,13 @@ SOCKET_NAME = "control.sock"
 _MAX_PATH_BYTES = 107  # Linux has 108 bytes, one of them for the end
 _MAX_BODY_BYTES = 1024 * 1024
 _ANSWER_SECONDS = 5.0
+_TARGET_ANSWER_SECONDS = 30.0
+"""Longer than a target that hangs keeps the daemon waiting."""
 _STOP_ANSWER_SECONDS = 700.0
 """Longer than any stop may take."""
 _DRAIN_SECONDS = 2.0
+LOG_ENTRIES = 20
+"""How many entries of the log are shown unless the question says otherwise."""
 _THREADS = 8
 """Stops wait for threads to end; a few of them must not keep a status waiting."""
 
@@ -67,6 +74,12 @@ class ControlledDaemon(Protocol):
 
     def status(self) -> Snapshot:
         """Return everything ``GET /v1/status`` tells."""
+
+    def show(self, workflow: str, streams: Sequence[str] | None) -> Snapshot:
+        """Return everything ``GET /v1/show`` tells."""
+
+    def log(self, workflow: str, streams: Sequence[str] | None, limit: int) -> Snapshot:
+        """Return the last entries of the log about some streams, or all."""
 
     def start(self, workflow: str, streams: Sequence[str] | None, past_schema_change: str | None) -> Sequence[str]:
         """Start streams, also stopped and failed ones; return the names of those that did not run already."""
@@ -115,7 +128,8 @@ class _Application:
 
     def _answer(self, environ: dict[str, Any]) -> tuple[str, Snapshot]:
         try:
-            return "200 OK", self._carry_out(environ["REQUEST_METHOD"], environ["PATH_INFO"], _body_of(environ))
+            body = _query_of(environ) if environ["REQUEST_METHOD"] == "GET" else _body_of(environ)
+            return "200 OK", self._carry_out(environ["REQUEST_METHOD"], environ["PATH_INFO"], body)
         except VmergeError as error:
             body = {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}
             return "409 Conflict", body
@@ -127,6 +141,10 @@ class _Application:
         match method, path:
             case "GET", "/v1/status":
                 return self._daemon.status()
+            case "GET", "/v1/show":
+                return self._daemon.show(*_names_of(body))
+            case "GET", "/v1/log":
+                return self._daemon.log(*_names_of(body), body["limit"])
             case "POST", "/v1/start":
                 workflow, streams = _names_of(body)
                 return {"streams": list(self._daemon.start(workflow, streams, body.get("past_schema_change")))}
@@ -139,6 +157,15 @@ class _Application:
                     f"the daemon does not know {method} {path}", hint="Use the same version on both sides."
                 )
         return {}
+
+
+def _query_of(environ: dict[str, Any]) -> dict[str, Any]:
+    """Return what a GET asks for, in the form of a body."""
+    query = parse_qs(environ.get("QUERY_STRING", ""))
+    limit = query.get("limit", [str(LOG_ENTRIES)])[-1]
+    if not limit.isascii() or not limit.isdigit():
+        raise DaemonError("the limit is no number")
+    return {"workflow": query.get("workflow", [None])[-1], "streams": query.get("stream"), "limit": int(limit)}
 
 
 def _body_of(environ: dict[str, Any]) -> dict[str, Any]:
@@ -182,6 +209,15 @@ class ControlClient:
     def status(self) -> Snapshot:
         """Return what the daemon hosts and does."""
         return self._request("GET", "/v1/status", None, _ANSWER_SECONDS)
+
+    def show(self, workflow: str, streams: Sequence[str] | None) -> Snapshot:
+        """Return all evidence about some streams' conflicts, or all, and who waits for whom."""
+        return self._request("GET", _question("/v1/show", workflow, streams), None, _TARGET_ANSWER_SECONDS)
+
+    def log(self, workflow: str, streams: Sequence[str] | None, limit: int = LOG_ENTRIES) -> Snapshot:
+        """Return the last entries of the log about some streams, or all."""
+        path = _question("/v1/log", workflow, streams, limit=limit)
+        return self._request("GET", path, None, _TARGET_ANSWER_SECONDS)
 
     def start(self, workflow: str, streams: Sequence[str] | None, past_schema_change: str | None) -> Sequence[str]:
         """Start streams; return the names of those that did not run already."""
@@ -233,6 +269,12 @@ class ControlClient:
                 )
             case _:
                 return DaemonError(f"the daemon in {self._folder} ended before it answered: {error}")
+
+
+def _question(path: str, workflow: str, streams: Sequence[str] | None, **values: int) -> str:
+    """Return the address of a GET about some streams."""
+    pairs = [("workflow", workflow), *(("stream", stream) for stream in streams or ())]
+    return f"{path}?{urlencode([*pairs, *values.items()])}"
 
 
 class _RemoteError(VmergeError):

@@ -14,6 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +24,7 @@ from vmerge.config import Workflow
 from vmerge.control import ControlServer
 from vmerge.core.position import Gtid
 from vmerge.errors import ConfigError, DaemonError, StopTimeout, VmergeError
+from vmerge.showing import evidence_of_log, lacks_evidence, show_snapshot
 from vmerge.status import Snapshot, workflow_snapshot
 from vmerge.stopping import Clock, StopToken, SystemClock
 from vmerge.supervisor import Supervisor
@@ -31,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 LOCK_NAME = "daemon.lock"
 LOG_NAME = "daemon.log"
+SEARCHED_ENTRIES = 100
+"""Of the log, for the conflict that an earlier process met: it was the last thing its stream did."""
 
 
 def open_private(path: Path) -> IO[str]:
@@ -180,6 +184,34 @@ class Daemon:
         """Return what is hosted and what it does."""
         workflows = [workflow_snapshot(name, one.board, self._clock) for name, one in self._supervisors.items()]
         return {"pid": os.getpid(), "version": __version__, "folder": str(self._folder), "workflows": workflows}
+
+    def show(self, workflow: str, streams: Sequence[str] | None) -> Snapshot:
+        """Return all evidence about some streams' conflicts, or all, and who waits for whom.
+
+        Raises:
+            DaemonError: unknown workflow or stream.
+        """
+        supervisor = self._find(workflow, streams)
+        snapshot = show_snapshot(workflow, supervisor.board, streams or supervisor.streams, self._clock)
+        for stream in snapshot["streams"]:
+            if lacks_evidence(stream):
+                try:
+                    entries = supervisor.read_log([stream["stream"]], SEARCHED_ENTRIES)
+                except VmergeError as error:
+                    stream["evidence_missing"] = error.message
+                else:
+                    stream["evidence"] = evidence_of_log(stream, entries)
+        return snapshot
+
+    def log(self, workflow: str, streams: Sequence[str] | None, limit: int) -> Snapshot:
+        """Return the last entries of the log about streams, or all, the oldest first.
+
+        Raises:
+            DaemonError: unknown workflow or stream.
+            TargetError: the target cannot be reached.
+        """
+        entries = self._find(workflow, streams).read_log(streams, limit)
+        return {"workflow": workflow, "entries": [asdict(entry) for entry in entries]}
 
     def start(self, workflow: str, streams: Sequence[str] | None, past_schema_change: str | None) -> Sequence[str]:
         """Start streams, also stopped and failed ones; return the names of those that did not run already.

@@ -7,10 +7,12 @@ knows: when a stream is started or stopped. Used by the supervisor.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from vmerge.board import Board
+from vmerge.core.log_entry import LogEntry, StoredEntry
 from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.states import StreamState
@@ -67,6 +69,12 @@ class Assembly(Protocol):
 
     def write(self, claim: Claim, state: StreamState, message: str) -> None:
         """Store a state durably."""
+
+    def append_conflicts(self, entries: Sequence[LogEntry], now: float) -> None:
+        """Add entries to the log; ``now`` is the instant on the clock that their times are of."""
+
+    def read_log(self, streams: Sequence[str], limit: int) -> Sequence[StoredEntry]:
+        """Return the last entries of the log about some streams, the oldest first."""
 
     def build(
         self, claim: Claim, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]

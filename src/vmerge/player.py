@@ -485,6 +485,7 @@ class Player:
         standing = Standing(self._name, applied, self._fences)
         run = self._backlog.look_ahead(self._reach.transactions, self._position)
         finding: Finding
+        testimony: Testimony | None = None
         try:
             testimony = self._witness.testify(run, self._long.effect if self._long is not None else None)
         except VmergeError as error:
@@ -492,7 +493,7 @@ class Player:
         else:
             self._fences = testimony.heads
             finding = judge(testimony, standing)
-        self._reporter.found(finding)
+        self._reporter.found(finding, testimony)
         return self._decide(terms.Testified(finding, *self._now_and_pause()))
 
     def _as_event(self, count: int, error: VmergeError) -> terms.Event | None:

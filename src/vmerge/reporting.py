@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from vmerge.board import Blocked, Board, Counters
+from vmerge.board import Board, Counters
 from vmerge.core import conflict_terms as terms
+from vmerge.core.blocked import Blocked, Ended, Outcome, Remedy, Tried
+from vmerge.core.evidence import Testimony
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase
 from vmerge.core.stretch import Stretch
-from vmerge.core.verdict import Finding
+from vmerge.core.verdict import Finding, Permanent, Proof
 from vmerge.stopping import Clock
 
 logger = logging.getLogger(__name__)
@@ -30,8 +32,8 @@ class Reporter:
     """Keeps one stream's place on the board true.
 
     Promise: a stream is shown as blocked exactly from its first failed attempt to the end of the wait, however it ends;
-    ended waits are in ``blocked_seconds``. Changes only the fields it is about: the stream's state and message are
-    the supervisor's. Owner: the player's thread.
+    ended waits are in ``blocked_seconds``, and each goes into the journal once. Changes only the fields it is about:
+    the stream's state and message are the supervisor's. Owner: the player's thread.
     """
 
     def __init__(self, name: str, board: Board, clock: Clock) -> None:
@@ -41,6 +43,8 @@ class Reporter:
         self._is_at_head = False
         self._has_been_at_head = False
         self._has_told_wait = False
+        self._remedy = Remedy.WAITING
+        """What is done, or was done last, about a wait."""
         self._locks = 0
         """Lock conflicts since the last commit."""
         self._split_rest = 0
@@ -49,7 +53,8 @@ class Reporter:
 
     def connecting(self) -> None:
         """The player begins; what an earlier one was blocked by is history."""
-        self._update(phase=Phase.CONNECTING, is_at_head=False, blocked=None, counters=self._counters_after_wait())
+        self._interrupt()
+        self._update(phase=Phase.CONNECTING, is_at_head=False, surrendered=None)
 
     def opened(self, position: GtidSet) -> None:
         """Both sides are open."""
@@ -61,7 +66,7 @@ class Reporter:
 
     def closed(self) -> None:
         """The player ends, for whatever reason."""
-        self._update(blocked=None, counters=self._counters_after_wait())
+        self._interrupt()
 
     def at_head(self) -> None:
         """The source has nothing more, and all of it is applied."""
@@ -86,6 +91,7 @@ class Reporter:
         """These transactions are on the target; siblings wake. ``before`` is how they came there."""
         self._pass_split(stretch.count)
         counters = self._counters_after_wait()
+        ended = self._ended(_OUTCOMES.get(type(before), Outcome.RELEASED), transactions=stretch.count)
         if isinstance(before, terms.Jumping):
             self._log("jumped over %d transactions, the last one %s", stretch.count, stretch.last)
             counters = replace(counters, jumps=counters.jumps + 1)
@@ -110,9 +116,18 @@ class Reporter:
                 rows_bytes=counters.rows_bytes + stretch.byte_count,
             ),
         )
+        self._enter(ended)
 
     def decided(self, before: terms.State, event: terms.Event, decision: terms.Decision) -> None:
         """Something happened, and this was decided."""
+        if isinstance(event, terms.Applied):
+            return
+        self._count(before, event, decision)
+        self._show_remedy(before, event, decision)
+        if isinstance(decision, terms.GiveUp):
+            self._surrender(decision)
+
+    def _count(self, before: terms.State, event: terms.Event, decision: terms.Decision) -> None:
         counters = self._counters
         match event:
             case terms.Conflicted() | terms.Rejected() if isinstance(before, terms.Jumping):
@@ -134,11 +149,57 @@ class Reporter:
                 return
         self._update(counters=counters)
 
-    def found(self, finding: Finding) -> None:
-        """Evidence about the wait under way was gathered."""
-        blocked = self._board.progress(self._name).blocked
+    def _show_remedy(self, before: terms.State, event: terms.Event, decision: terms.Decision) -> None:
+        match decision:
+            case terms.Park():
+                self._remedy = Remedy.JOINING
+            case terms.Ask():
+                self._remedy = Remedy.LOOKING_UP
+            case terms.Await() if not isinstance(event, terms.Locked):
+                self._remedy = Remedy.WAITING
+            case terms.Proceed() if isinstance(event, terms.Conflicted):
+                self._remedy = Remedy.JUMPING
+        blocked = self._blocked
         if blocked is not None:
-            self._update(blocked=replace(blocked, finding=finding))
+            tried = _with_attempt(blocked.tried, before, event, decision)
+            self._update(blocked=replace(blocked, remedy=self._remedy, tried=tried))
+
+    def found(self, finding: Finding, testimony: Testimony | None) -> None:
+        """Evidence about the wait under way was asked for; ``testimony`` is None when none could be gathered."""
+        counters = replace(self._counters, testimonies=self._counters.testimonies + 1)
+        blocked = self._blocked
+        if blocked is not None:
+            tried = replace(blocked.tried, testimonies=blocked.tried.testimonies + 1)
+            blocked = replace(blocked, finding=finding, testimony=testimony or blocked.testimony, tried=tried)
+        self._update(blocked=blocked, counters=counters)
+
+    # The ends of waits
+
+    def _surrender(self, decision: terms.GiveUp) -> None:
+        """The stream gives up what it waits for, if it waits."""
+        outcome = Outcome.PROVEN if decision.finding is not None else Outcome.GIVEN_UP
+        ended = self._ended(outcome, reason=decision.reason.value)
+        if ended is not None:
+            counters = _with_verdict(self._counters_after_wait(), decision.finding)
+            self._update(blocked=None, surrendered=ended, counters=counters)
+            self._enter(ended)
+
+    def _interrupt(self) -> None:
+        """The wait under way, if there is one, ends without an outcome."""
+        ended = self._ended(Outcome.INTERRUPTED)
+        self._update(blocked=None, counters=self._counters_after_wait())
+        self._enter(ended)
+
+    def _ended(self, outcome: Outcome, *, transactions: int = 0, reason: str = "") -> Ended | None:
+        blocked = self._blocked
+        if blocked is None:
+            return None
+        return Ended(blocked, outcome, self._clock.monotonic() - blocked.since, transactions, reason)
+
+    def _enter(self, ended: Ended | None) -> None:
+        """Put the end of a wait into the journal, after siblings and operators can see it."""
+        if ended is not None:
+            self._board.journal.add(self._name, ended, self._clock.monotonic())
 
     def _lock_out(self) -> None:
         """Count lock conflicts in a row; siblings briefly in each other's way are no news, more than that is."""
@@ -150,18 +211,28 @@ class Reporter:
 
     def waiting(self, state: terms.Waiting, gtid: str, key: str | None) -> None:
         """The stream waits; ``key`` is None when this attempt failed before it came to the key."""
-        known = self._board.progress(self._name).blocked
-        if key is None:
-            key = known.key if known is not None else ""
-        finding = known.finding if known is not None else None
-        blocked = Blocked(state.since, state.attempts, gtid, key, state.siblings.unfree, finding, state.may_jump)
+        known = self._blocked or Blocked(state.since, state.attempts, gtid, "", ())
+        blocked = replace(
+            known,
+            since=state.since,
+            attempts=state.attempts,
+            gtid=gtid,
+            key=known.key if key is None else key,
+            unfree=state.siblings.unfree,
+            may_join=state.may_jump,
+            remedy=self._remedy,
+        )
         self._update(phase=Phase.WAITING, blocked=blocked)
         seconds = self._clock.monotonic() - state.since
         if seconds >= TOLD_WAIT_SECONDS and not self._has_told_wait:
             self._has_told_wait = True
             not_free = f"; not running: {', '.join(state.siblings.unfree)}" if state.siblings.unfree else ""
             self._log(
-                "waits on a sibling for %s since %.1f s, transaction %s%s", key or "a key", seconds, gtid, not_free
+                "waits on a sibling for %s since %.1f s, transaction %s%s",
+                blocked.key or "a key",
+                seconds,
+                gtid,
+                not_free,
             )
 
     def _log(self, text: str, *values: object) -> None:
@@ -171,6 +242,10 @@ class Reporter:
     def _counters(self) -> Counters:
         return self._board.progress(self._name).counters
 
+    @property
+    def _blocked(self) -> Blocked | None:
+        return self._board.progress(self._name).blocked
+
     def _pass_split(self, count: int) -> None:
         if self._split_rest:
             self._split_done += count
@@ -178,7 +253,7 @@ class Reporter:
 
     def _counters_after_wait(self) -> Counters:
         """Return the counters with the wait under way, if there is one, added to them."""
-        blocked = self._board.progress(self._name).blocked
+        blocked = self._blocked
         if blocked is None:
             return self._counters
         seconds = self._counters.blocked_seconds + self._clock.monotonic() - blocked.since
@@ -186,3 +261,26 @@ class Reporter:
 
     def _update(self, **changes: object) -> None:
         self._board.update(self._name, **changes)
+
+
+_OUTCOMES: dict[type[terms.State], Outcome] = {terms.Jumping: Outcome.JUMPED, terms.Joining: Outcome.JOINED}
+"""How a wait ended by a commit, by the state in which the stream made it."""
+
+
+def _with_attempt(tried: Tried, before: terms.State, event: terms.Event, decision: terms.Decision) -> Tried:
+    """Return what was tried, with a jump that has just failed and an offer that is made now."""
+    if isinstance(before, terms.Jumping) and isinstance(event, terms.Conflicted):
+        tried = replace(tried, jumps=tried.jumps + 1, longest_jump=max(tried.longest_jump, event.count))
+    return replace(tried, offers=tried.offers + 1) if isinstance(decision, terms.Park) else tried
+
+
+def _with_verdict(counters: Counters, finding: Permanent | None) -> Counters:
+    match finding:
+        case Permanent(proof=Proof.DUPLICATE):
+            return replace(counters, duplicates=counters.duplicates + 1)
+        case Permanent(proof=Proof.FOREIGN_ROW):
+            return replace(counters, foreign_rows=counters.foreign_rows + 1)
+        case Permanent(proof=Proof.STRICTER_TARGET):
+            return replace(counters, stricter_targets=counters.stricter_targets + 1)
+        case _:
+            return counters

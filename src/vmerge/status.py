@@ -6,12 +6,14 @@ server, the command line and ``vmerge run``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vmerge.board import Board, StreamProgress
+from vmerge.core.position import GtidSet
 from vmerge.core.states import StreamState
 from vmerge.stopping import Clock
+from vmerge.waits import wait_sentence, wait_snapshot
 
 Snapshot = dict[str, Any]
 """JSON-ready."""
@@ -19,11 +21,16 @@ Snapshot = dict[str, Any]
 
 def workflow_snapshot(workflow: str, board: Board, clock: Clock) -> Snapshot:
     """Return the state of one workflow: ``{"workflow": …, "streams": [{…}, …]}``."""
-    return {"workflow": workflow, "streams": [stream_snapshot(stream, clock) for stream in board.all_progress()]}
+    streams = board.all_progress()
+    applied = {stream.name: stream.applied for stream in streams}
+    return {"workflow": workflow, "streams": [stream_snapshot(stream, applied, clock) for stream in streams]}
 
 
-def stream_snapshot(progress: StreamProgress, clock: Clock) -> Snapshot:
-    """Return the state of one stream. Seconds are floats; ``lag_seconds`` is None before the first transaction."""
+def stream_snapshot(progress: StreamProgress, applied: Mapping[str, GtidSet], clock: Clock) -> Snapshot:
+    """Return the state of one stream; ``applied`` has every stream's position.
+
+    Seconds are floats; ``lag_seconds`` is None before the first transaction.
+    """
     counters = progress.counters
     return {
         "stream": progress.name,
@@ -46,9 +53,15 @@ def stream_snapshot(progress: StreamProgress, clock: Clock) -> Snapshot:
             "waits": counters.waits,
             "jumps": counters.jumps,
             "joints": counters.joints,
+            "testimonies": counters.testimonies,
+            "verdicts": {
+                "duplicate": counters.duplicates,
+                "foreign_row": counters.foreign_rows,
+                "stricter_target": counters.stricter_targets,
+            },
         },
         "blocked_seconds_total": round(counters.blocked_seconds + _blocked_seconds(progress, clock), 3),
-        "blocked": _blocked(progress, clock),
+        "blocked": _blocked(progress, applied, clock),
     }
 
 
@@ -65,17 +78,11 @@ def _blocked_seconds(progress: StreamProgress, clock: Clock) -> float:
     return 0.0 if progress.blocked is None else clock.monotonic() - progress.blocked.since
 
 
-def _blocked(progress: StreamProgress, clock: Clock) -> Snapshot | None:
+def _blocked(progress: StreamProgress, applied: Mapping[str, GtidSet], clock: Clock) -> Snapshot | None:
     blocked = progress.blocked
     if blocked is None:
         return None
-    return {
-        "seconds": round(_blocked_seconds(progress, clock), 3),
-        "attempts": blocked.attempts,
-        "gtid": blocked.gtid,
-        "key": blocked.key,
-        "streams_not_free": list(blocked.unfree),
-    }
+    return wait_snapshot(progress.name, blocked, applied, _blocked_seconds(progress, clock))
 
 
 def stream_sentence(stream: Snapshot) -> str:
@@ -83,11 +90,8 @@ def stream_sentence(stream: Snapshot) -> str:
     message = " ".join(stream["message"].split())  # some have a line for each finding
     if stream["state"] != StreamState.RUNNING.value:
         return f"{stream['state']}: {message}" if message else stream["state"]
-    blocked = stream["blocked"]
-    if blocked is not None:
-        text = f"waits on a sibling since {blocked['seconds']:.1f} s for {blocked['key'] or 'a key'}"
-        unfree = blocked["streams_not_free"]
-        return f"{text}; not running: {', '.join(unfree)}" if unfree else text
+    if stream["blocked"] is not None:
+        return wait_sentence(stream["blocked"])
     if stream["is_at_head"]:
         return "at head"
     return f"{stream['phase']}: {message}" if message else stream["phase"]

@@ -32,13 +32,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from vmerge.board import Board
+from vmerge.core.log_entry import StoredEntry
 from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import DaemonError, Fenced, StopTimeout, TargetError, Verdict, VmergeError
 from vmerge.hosting import Assembly, Hosted, Restarts, StreamParts
 from vmerge.pauses import restart_pause
-from vmerge.stopping import Clock
+from vmerge.stopping import Clock, StopToken
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +78,8 @@ class Supervisor:
         self._is_closed = False
         self._late: threading.Thread | None = None
         """Stores a state that a stop could not wait for."""
+        self._log_stop = StopToken()
+        self._log_keeper: threading.Thread | None = None
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -107,6 +110,7 @@ class Supervisor:
         Raises:
             DaemonError: the process is ending, or a stream hangs in a stop that was too long.
         """
+        self._keep_log()
         with self._ordered(streams) as names:
             if self._late is not None:
                 self._late.join()  # bounded by its connection's time-outs; its word must not come behind ours
@@ -155,6 +159,33 @@ class Supervisor:
         with self._lock:
             self._is_closed = True
         self._end(self.streams)
+        self._log_stop.set()
+        if self._log_keeper is not None:
+            # What is left of the log is worth the time that storing states may take; else it is lost.
+            self._log_keeper.join(self.stop_timeout_seconds * _STORE_SHARE)
+
+    # The log
+
+    def _keep_log(self) -> None:
+        """Start the thread that writes the board's journal into the log table, once."""
+        with self._lock:
+            if self._log_keeper is not None or self._is_closed:
+                return
+            self._log_keeper = threading.Thread(
+                target=self.board.journal.keep,
+                args=(self._assembly.append_conflicts, self._clock, self._log_stop),
+                name=f"log:{self.workflow}",
+                daemon=True,  # no log is worth a process that does not end
+            )
+            self._log_keeper.start()
+
+    def read_log(self, streams: Sequence[str] | None, limit: int) -> Sequence[StoredEntry]:
+        """Return the last entries of the log about streams, or all, the oldest first.
+
+        Raises:
+            TargetError: the target cannot be reached, or has no log.
+        """
+        return self._assembly.read_log(self.streams if streams is None else streams, limit)
 
     @contextlib.contextmanager
     def _ordered(self, streams: Sequence[str] | None) -> Iterator[tuple[str, ...]]:

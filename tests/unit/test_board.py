@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from vmerge.board import Blocked, Board, Counters
+from vmerge.board import Board, Counters
+from vmerge.core.blocked import Blocked
 from vmerge.core.conflict_terms import Siblings
 from vmerge.core.states import Phase, StreamState
 from vmerge.stopping import StopToken

@@ -31,8 +31,18 @@ COMMANDS = (
     ("start",),
     ("stop",),
     ("status",),
+    ("show",),
+    ("log",),
 )
-ASKING = (("status",), ("start", "w"), ("stop", "w"), ("daemon", "stop"), ("daemon", "status"))
+ASKING = (
+    ("status",),
+    ("show", "w"),
+    ("log", "w"),
+    ("start", "w"),
+    ("stop", "w"),
+    ("daemon", "stop"),
+    ("daemon", "status"),
+)
 
 USAGE, DAEMON = 2, 6
 

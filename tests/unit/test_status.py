@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from vmerge.board import Blocked, Board, Counters, StreamProgress
+from vmerge.board import Board, Counters, StreamProgress
+from vmerge.core.blocked import Blocked
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState
 from vmerge.status import status_line, status_table, stream_sentence, stream_snapshot, workflow_snapshot
@@ -30,7 +31,7 @@ class FixedClock:
 
 def sentence(progress: StreamProgress) -> str:
     """Return the words for a stream."""
-    return stream_sentence(stream_snapshot(progress, FixedClock()))
+    return stream_sentence(stream_snapshot(progress, {}, FixedClock()))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def sentence(progress: StreamProgress) -> str:
 )
 def test_lag(progress: StreamProgress, lag: float | None) -> None:
     """Lag is the age of the last applied transaction, never negative, and zero at the head."""
-    assert stream_snapshot(progress, FixedClock())["lag_seconds"] == lag
+    assert stream_snapshot(progress, {}, FixedClock())["lag_seconds"] == lag
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_sentence(progress: StreamProgress, words: str) -> None:
 def test_blocked_time_counts_while_it_lasts() -> None:
     """The total of blocked time includes the wait that is under way."""
     progress = replace(RUNNING, blocked=BLOCKED, counters=Counters(blocked_seconds=2.5))
-    snapshot = stream_snapshot(progress, FixedClock())
+    snapshot = stream_snapshot(progress, {}, FixedClock())
     assert snapshot["blocked_seconds_total"] == 12.5
     assert snapshot["blocked"]["seconds"] == 10.0
 

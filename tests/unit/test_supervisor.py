@@ -17,6 +17,7 @@ from vmerge.core.conflict_terms import Limits
 from vmerge.core.events import SourceItem, Transaction
 from vmerge.core.fold import Fold
 from vmerge.core.joint import Part
+from vmerge.core.log_entry import LogEntry, StoredEntry
 from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.states import Phase, StreamState
@@ -162,6 +163,7 @@ class FakeAssembly:
     def __init__(self) -> None:
         self.stored: dict[str, FakeStored] = {}
         self.calls: list[str] = []
+        self.logged: list[LogEntry] = []
         self.built: queue.SimpleQueue[FakeParts] = queue.SimpleQueue()
         self.on_write: Callable[[str, StreamState], None] = lambda stream, state: None
         self.on_find: Callable[[], None] = lambda: None
@@ -195,6 +197,14 @@ class FakeAssembly:
         self.on_write(claim.stream, state)
         stored = self.find(claim)
         self.stored[claim.stream] = FakeStored(state, message, owner=stored.owner if stored is not None else "")
+
+    def append_conflicts(self, entries: Sequence[LogEntry], now: float) -> None:
+        """See ``Assembly``."""
+        self.logged.extend(entries)
+
+    def read_log(self, streams: Sequence[str], limit: int) -> Sequence[StoredEntry]:
+        """See ``Assembly``."""
+        return ()
 
     def build(
         self, claim: Claim, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]

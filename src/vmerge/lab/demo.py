@@ -199,6 +199,8 @@ def _tell_result(show: Show, tally: Tally, comparison: Comparison) -> None:
     def total(name: str) -> int:
         return sum(int(stream["conflicts"][name]) for stream in show.progress.values())
 
+    proofs = (stream["conflicts"]["verdicts"].values() for stream in show.progress.values())
+    verdicts = sum(int(count) for counts in proofs for count in counts)
     blocked = sum(float(stream["blocked_seconds_total"]) for stream in show.progress.values())
     locks = sum(int(stream["lock_conflicts"]) for stream in show.progress.values())
     rate = show.transactions / show.seconds
@@ -206,7 +208,11 @@ def _tell_result(show: Show, tally: Tally, comparison: Comparison) -> None:
     say(f"  moved          {tally.moved_emails:,} e-mail addresses, {tally.moved_customers:,} customers with purchases")
     say(
         f"  conflicts      {total('waits'):,} waits ({blocked:.1f} s), {total('splits'):,} splits, "
-        f"{total('flushes'):,} flushes, {total('jumps'):,} jumps, {locks:,} lock conflicts"
+        f"{total('flushes'):,} flushes, {total('jumps'):,} jumps,"
+    )
+    say(
+        f"                 {total('joints'):,} joint commits, {verdicts:,} verdicts, "
+        f"{total('testimonies'):,} looked into, {locks:,} lock conflicts"
     )
     say(
         f"  lag            {show.largest_lag:.1f} s at most; at the end the target was level after "

@@ -6,6 +6,8 @@ writes checkpoints through it inside the target transaction; the supervisor keep
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +16,7 @@ from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
 from vmerge.core.joint import Part
+from vmerge.core.log_entry import LogEntry, StoredEntry
 from vmerge.core.ownership import Claim, place_of
 from vmerge.core.position import GtidSet
 from vmerge.core.states import StreamState
@@ -160,12 +163,36 @@ class ControlTables:
     def append_log(self, connection: Connection[Any], stream: str, kind: str, message: str) -> None:
         """Add an entry to the log and let go of the oldest."""
         self._run(connection, sql.APPEND_LOG, self._workflow, stream, kind, message[:MESSAGE_CHARACTERS])
+        self._trim_log(connection, stream)
+
+    def append_conflicts(self, connection: Connection[Any], entries: Sequence[LogEntry], now: float) -> None:
+        """Add entries that happened a while ago, in one transaction, and let go of the oldest."""
+        connection.begin()
+        for entry in entries:
+            age_microseconds = int(max(0.0, now - entry.at) * 1e6)
+            values = entry.kind, entry.message[:MESSAGE_CHARACTERS], json.dumps(entry.facts)
+            self._run(connection, sql.APPEND_CONFLICT, self._workflow, entry.stream, age_microseconds, *values)
+        for stream in sorted({entry.stream for entry in entries}):
+            self._trim_log(connection, stream)
+        connection.commit()
+
+    def read_log(self, connection: Connection[Any], streams: Sequence[str], limit: int) -> list[StoredEntry]:
+        """Return the last entries about some streams, the oldest first."""
+        rows = self._run(connection, sql.READ_LOG, self._workflow, tuple(streams), limit)
+        return [_stored_entry(row) for row in reversed(rows)]
+
+    def _trim_log(self, connection: Connection[Any], stream: str) -> None:
         self._run(connection, sql.TRIM_LOG, self._workflow, stream, self._workflow, stream)
 
     def _run(self, connection: Connection[Any], statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:
             cursor.execute(statement.format(control=self._control), values)
             return list(cursor.fetchall())
+
+
+def _stored_entry(row: tuple[Any, ...]) -> StoredEntry:
+    stream, happened_at, kind, message, facts = row
+    return StoredEntry(stream, happened_at, kind, message, None if facts is None else json.loads(facts))
 
 
 def _stored_stream(row: tuple[Any, ...]) -> StoredStream:

@@ -58,6 +58,7 @@ CREATE TABLE IF NOT EXISTS {control}.log (
   happened_at DATETIME(6) NOT NULL COMMENT 'UTC',
   kind VARCHAR(32) NOT NULL,
   message TEXT NOT NULL,
+  facts JSON NULL COMMENT 'of a conflict; no row values but primary keys',
   PRIMARY KEY (id),
   KEY by_stream (workflow, stream, id)
 ) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
@@ -101,6 +102,17 @@ sessions of the epochs, also when a take-over's answer was never heard; so the o
 
 APPEND_LOG = """
 INSERT INTO {control}.log (workflow, stream, happened_at, kind, message) VALUES (%s, %s, UTC_TIMESTAMP(6), %s, %s)
+"""
+
+APPEND_CONFLICT = """
+INSERT INTO {control}.log (workflow, stream, happened_at, kind, message, facts)
+VALUES (%s, %s, UTC_TIMESTAMP(6) - INTERVAL %s MICROSECOND, %s, %s, %s)
+"""
+"""An entry that is written some time after it happened."""
+
+READ_LOG = """
+SELECT stream, DATE_FORMAT(happened_at, '%%Y-%%m-%%d %%H:%%i:%%s.%%f'), kind, message, facts
+FROM {control}.log WHERE workflow = %s AND stream IN %s ORDER BY id DESC LIMIT %s
 """
 
 TRIM_LOG = """

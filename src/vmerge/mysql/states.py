@@ -6,16 +6,22 @@ knows: players or threads. Used by the supervisor through its ``Assembly`` proto
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from pymysql.err import IntegrityError
+from pymysql.connections import Connection
+from pymysql.err import IntegrityError, MySQLError
 
+from vmerge.core.log_entry import LogEntry, StoredEntry
 from vmerge.core.ownership import Claim
 from vmerge.core.position import GtidSet
 from vmerge.core.states import StreamState
 from vmerge.mysql.checkpoints import ControlTables, StoredStream
 from vmerge.mysql.connect import Endpoint, short_connection
-from vmerge.mysql.faults import errno_of, target_fault
+from vmerge.mysql.faults import describe, errno_of, target_fault
+
+logger = logging.getLogger(__name__)
 
 ER_DUP_ENTRY = 1062
 
@@ -62,10 +68,27 @@ class MySqlStates:
                 if errno_of(error) != ER_DUP_ENTRY:
                     raise
                 return
-            self._tables.append_log(connection, claim.stream, "entered", "")
+            self._append(connection, claim.stream, "entered", "")
 
     def write(self, claim: Claim, state: StreamState, message: str) -> None:
         """Store a state, and why. Raises ``Fenced`` when another daemon took the stream over after the claim."""
         with short_connection(self._target, "storing a state", target_fault) as connection:
             self._tables.write_state(connection, claim, state, message)
-            self._tables.append_log(connection, claim.stream, state.value, message)
+            self._append(connection, claim.stream, state.value, message)
+
+    def _append(self, connection: Connection[Any], stream: str, kind: str, message: str) -> None:
+        """Add an entry about what is stored already: the log's errors are not the state's."""
+        try:
+            self._tables.append_log(connection, stream, kind, message)
+        except (MySQLError, OSError) as error:
+            logger.warning("the log table could not be written: %s", describe(error), extra={"stream": stream})
+
+    def append_conflicts(self, entries: Sequence[LogEntry], now: float) -> None:
+        """Add entries to the log; ``now`` is the instant on the clock that their times are of."""
+        with short_connection(self._target, "writing the log", target_fault) as connection:
+            self._tables.append_conflicts(connection, entries, now)
+
+    def read_log(self, streams: Sequence[str], limit: int) -> list[StoredEntry]:
+        """Return the last entries about some streams, the oldest first."""
+        with short_connection(self._target, "reading the log", target_fault) as connection:
+            return self._tables.read_log(connection, streams, limit)

@@ -13,6 +13,7 @@ import pytest
 
 from vmerge.board import Board
 from vmerge.core import evidence
+from vmerge.core.blocked import Blocked, Ended, Outcome
 from vmerge.core.conflict_terms import Limits
 from vmerge.core.events import SourceItem, Transaction
 from vmerge.core.fold import Fold
@@ -169,6 +170,7 @@ class FakeAssembly:
         self.on_find: Callable[[], None] = lambda: None
         self.on_enter: Callable[[], None] = lambda: None
         self.on_build: Callable[[], None] = lambda: None
+        self.on_log: Callable[[], None] = lambda: None
         self.positions: Iterator[int] | None = None
         self.target_gate: threading.Event | None = None
         self._orders = itertools.count(1)
@@ -200,6 +202,7 @@ class FakeAssembly:
 
     def append_conflicts(self, entries: Sequence[LogEntry], now: float) -> None:
         """See ``Assembly``."""
+        self.on_log()
         self.logged.extend(entries)
 
     def read_log(self, streams: Sequence[str], limit: int) -> Sequence[StoredEntry]:
@@ -651,3 +654,28 @@ def test_repeated_cause_is_logged_once(stage: Stage, caplog: pytest.LogCaptureFi
         stage.assembly.next_parts().source.words.put(SourceLost("gone"))
     stage.assembly.next_parts()
     assert sum("gone" in record.getMessage() for record in caplog.records) == 1
+
+
+ENDED = Ended(Blocked(0.0, 1, "u:1", "customer.email", ()), Outcome.JUMPED, 0.1, transactions=2)
+
+
+def test_what_is_left_of_the_log_is_written_at_the_end(stage: Stage) -> None:
+    """A conflict that ended a moment before the process does is in the log."""
+    stage.supervisor.start()
+    stage.assembly.next_parts()
+    stage.supervisor.board.journal.add("a", ENDED, SystemClock().monotonic())
+    stage.supervisor.shut_down()
+    assert [entry.kind for entry in stage.assembly.logged] == ["jump"]
+
+
+def test_a_log_that_hangs_does_not_hold_up_the_end(stage: Stage) -> None:
+    """The process ends within its bound though the target does not take the log's entries."""
+    gate = threading.Event()
+    stage.assembly.on_log = lambda: wait_for(gate)
+    stage.make(("a",), 1.0).start()
+    stage.assembly.next_parts()
+    stage.supervisor.board.journal.add("a", ENDED, SystemClock().monotonic())
+    begin = SystemClock().monotonic()
+    stage.supervisor.shut_down()
+    assert SystemClock().monotonic() - begin < PATIENCE / 2
+    gate.set()

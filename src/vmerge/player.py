@@ -383,7 +383,12 @@ class Player:
     def _join(self, joining: Joining) -> Await | Parked | None:
         """Offer the run; lead if it falls to this stream; learn what became of it; or try alone again."""
         seen_news = self._board.news
-        offered = self._board.offered(self._name) or self._offer(joining.waiting)
+        offered = self._board.offered(self._name)
+        if offered is None:
+            if self._is_position_unsaved:
+                self._save()  # what is offered must be what is stored, or the joint commit is refused
+                return None
+            offered = self._offer(joining.waiting)
         if offered.settlement is not None:
             return self._learn(offered.settlement)
         now = self._clock.monotonic()

@@ -90,8 +90,8 @@ def histories(draw: st.DrawFn) -> History:
     wishes = st.lists(st.tuples(streams, st.integers(1, 4), values, kinds, st.booleans()), min_size=6, max_size=24)
     for stream, id_, wished, kind, joins in draw(wishes):
         sources.wish(stream, id_, wished, kind, joins)
-    if draw(st.booleans()):
-        sources.events.append((draw(streams), ()))
+    for place in draw(st.lists(st.integers(0, len(sources.events)), max_size=4)):
+        sources.events.insert(place, (draw(streams), ()))  # what concerns other tables only
     return sources.history()
 
 

@@ -196,10 +196,15 @@ class World:
         return tuple(self.database.checkpoints[name].count() for name in self.streams)
 
     @property
+    def passed(self) -> Vector:
+        """How many transactions of each stream are done: those without rows may be passed and not yet stored."""
+        known = [stream.player.position.count() for stream in self.streams.values()]
+        return tuple(max(pair) for pair in zip(known, self.vector, strict=True))
+
+    @property
     def is_dead(self) -> bool:
-        """Tell whether no stream can go on alone. A transaction without rows may be passed but not stored."""
-        passed = tuple(stream.player.position.count() for stream in self.streams.values())
-        return self.history.is_dead(passed)
+        """Tell whether no stream can go on."""
+        return self.history.is_dead(self.passed)
 
     def is_asleep(self, name: str) -> bool:
         """Tell whether a stream waits, its time is not over and no sibling has moved."""
@@ -245,7 +250,8 @@ class World:
             is_waiting = isinstance(stream.player._state, Waiting | Jumping | Joining) and stream.failure is None
             assert is_waiting, f"{name} is shown as blocked and is not"
         if isinstance(stream.sleep, Await) and stream.sleep.seen_version is not None and self.is_asleep(name):
-            assert not self.history.can_step(vector, index), f"{name} sleeps at {vector} though its key is free"
+            passed = self.passed
+            assert not self.history.can_step(passed, index), f"{name} sleeps at {passed} though its key is free"
 
     def _check_position(self, index: int, stream: SimStream, stored: int) -> None:
         position = stream.player.position

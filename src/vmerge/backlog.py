@@ -63,6 +63,8 @@ class Backlog:
         self.items: deque[Transaction | SchemaChange] = deque()
         self._is_torn = False
         """Whether the source has gone on without ``items``, so that what follows them must be asked for again."""
+        self._reached: GtidSet | None = None
+        """Behind which position the source goes on then; None while it is lost."""
         self._has_ended = False
         """Whether what was read on came to a schema change."""
 
@@ -70,6 +72,7 @@ class Backlog:
         """Begin behind a position, with nothing."""
         self.items.clear()
         self._is_torn = self._has_ended = False
+        self._reached = None
         self._source.open(position)
 
     def close(self) -> None:
@@ -143,18 +146,17 @@ class Backlog:
         return len(run) < len(self.items) and isinstance(self.items[len(run)], Transaction)
 
     def read_on(self, reached: GtidSet) -> list[Transaction]:
-        """Return what has arrived behind all that is kept or was read on, and do not keep it; perhaps nothing.
+        """Return what has arrived behind ``reached``, and do not keep it; perhaps nothing.
 
-        ``reached`` is the position behind that. Nothing comes any more once a schema change has come.
+        That is the position behind all that is kept, or behind that and what was read on since. Nothing comes any more
+        once a schema change has come.
         """
+        items: Sequence[SourceItem] = ()
         if not self._is_torn:
-            kept = len(self._first(self._reach.transactions))
-            items: Sequence[SourceItem] = list(islice(self.items, kept, None))
-            while len(self.items) > kept:
-                self.items.pop()
-        else:
-            items = ()
-        self._is_torn = True
+            items = self._tear()
+            self._reached = reached
+        elif self._reached != reached:  # another run was read on: what it had is missing in this one
+            self._reopen(reached)
         if not items and not self._has_ended:
             items = self._poll_on(reached)
         found: list[Transaction] = []
@@ -166,15 +168,34 @@ class Backlog:
                 self._has_ended = True
                 break
             found.append(following)
+        if self._reached is not None:
+            self._reached = reached.advanced(gtids_of(found))
         return found
 
+    def _tear(self) -> list[Transaction | SchemaChange]:
+        """Return what has arrived beyond what is kept, and keep it no more."""
+        kept = len(self._first(self._reach.transactions))
+        beyond = list(islice(self.items, kept, None))
+        while len(self.items) > kept:
+            self.items.pop()
+        self._is_torn = True
+        return beyond
+
     def _poll_on(self, reached: GtidSet) -> Sequence[SourceItem]:
+        if self._reached is None:
+            return ()
         try:
             return self._source.poll()
         except SourceLost:
-            with suppress(SourceLost):
-                self._source.open(reached)
+            self._reopen(reached)
             return ()
+
+    def _reopen(self, reached: GtidSet) -> None:
+        """Let the source go on behind ``reached``. While it is not back nothing more comes."""
+        self._reached, self._has_ended = None, False
+        with suppress(SourceLost):
+            self._source.open(reached)
+            self._reached = reached
 
     def _poll(self, position: GtidSet) -> None:
         """Take what has arrived. A source that is lost while the stream is blocked is opened again behind what it gave.

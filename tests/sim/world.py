@@ -343,7 +343,7 @@ def fingerprint(world: World) -> tuple[Any, ...]:
             settled = _part_mode(settlement) if isinstance(settlement, Part) else settlement
             offer = len(offered.offer.run), offered.offer.version == version, offered.leader, settled
         long = player._long.count if player._long is not None else 0
-        backlog = len(player._backlog.items), player._backlog._is_torn, long
+        backlog = len(player._backlog.items), player._backlog._is_torn, player._backlog._reached, long
         players.append((mode, backlog, flight, len(stream.source.rest), player._position, offer))
     checkpoints = tuple(world.database.checkpoints.values())
     return checkpoints, tuple(players)

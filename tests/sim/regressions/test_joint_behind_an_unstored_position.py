@@ -21,7 +21,9 @@ OTHERS = ()
 def test_streams_that_passed_transactions_without_rows_can_join(leading: tuple[bool, bool]) -> None:
     """Leader and members alike store the position that they offer."""
     swap = update("u", (1, "a"), (1, "b")), update("u", (2, "b"), (2, "a"))
-    streams = tuple((OTHERS, (change,)) if passes else ((change,),) for change, passes in zip(swap, leading, strict=True))
+    streams = tuple(
+        (OTHERS, (change,)) if passes else ((change,),) for change, passes in zip(swap, leading, strict=True)
+    )
     history = History((U,), streams, ((insert("u", 1, "a"),), (insert("u", 2, "b"),)))
     world = World(history, Settings(batch=1))
     finish(world)

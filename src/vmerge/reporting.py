@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 TOLD_WAIT_SECONDS = 1.0
 """A wait that lasts so long gets a line in the log; where values move all day, shorter ones would fill it."""
 
+SELDOM_SECONDS = 10.0
+"""Between two lines of one kind about one stream: where values move all day, conflicts are no news. All are counted."""
+
 TOLD_LOCKS = 5
 """So many lock conflicts without a commit in between show as being locked out."""
 
@@ -45,6 +48,8 @@ class Reporter:
         self._has_told_wait = False
         self._remedy = Remedy.WAITING
         """What is done, or was done last, about a wait."""
+        self._told: dict[str, tuple[float, int]] = {}
+        """By the text of a line that is told seldom: when it was last told, and how often it was not since."""
         self._locks = 0
         """Lock conflicts since the last commit."""
         self._split_rest = 0
@@ -93,14 +98,14 @@ class Reporter:
         counters = self._counters_after_wait()
         ended = self._ended(_OUTCOMES.get(type(before), Outcome.RELEASED), transactions=stretch.count)
         if isinstance(before, terms.Jumping):
-            self._log("jumped over %d transactions, the last one %s", stretch.count, stretch.last)
+            self._log_seldom("jumped over %d transactions, the last one %s", stretch.count, stretch.last)
             counters = replace(counters, jumps=counters.jumps + 1)
         elif isinstance(before, terms.Joining):
-            self._log("joined %d transactions with its siblings', the last one %s", stretch.count, stretch.last)
+            self._log_seldom("joined %d transactions with its siblings', the last one %s", stretch.count, stretch.last)
             counters = replace(counters, joints=counters.joints + 1)
         if self._has_told_wait or self._locks >= TOLD_LOCKS:
             self._has_told_wait = False
-            self._log("goes on")
+            self._log_seldom("goes on")
         self._locks = 0
         self._board.commit(
             self._name,
@@ -205,7 +210,7 @@ class Reporter:
         """Count lock conflicts in a row; siblings briefly in each other's way are no news, more than that is."""
         self._locks += 1
         if self._locks == TOLD_LOCKS:
-            self._log("waits for a lock on the target (see sys.innodb_lock_waits there)")
+            self._log_seldom("waits for a lock on the target (see sys.innodb_lock_waits there)")
         if self._locks >= TOLD_LOCKS:
             self._update(phase=Phase.LOCKED_OUT)
 
@@ -227,7 +232,7 @@ class Reporter:
         if seconds >= TOLD_WAIT_SECONDS and not self._has_told_wait:
             self._has_told_wait = True
             not_free = f"; not running: {', '.join(state.siblings.unfree)}" if state.siblings.unfree else ""
-            self._log(
+            self._log_seldom(
                 "waits on a sibling for %s since %.1f s, transaction %s%s",
                 blocked.key or "a key",
                 seconds,
@@ -237,6 +242,19 @@ class Reporter:
 
     def _log(self, text: str, *values: object) -> None:
         logger.info(text, *values, extra={"stream": self._name})
+
+    def _log_seldom(self, text: str, *values: object) -> None:
+        """Log a line, unless one of its kind was told a moment ago; the next one says how many were left out."""
+        now = self._clock.monotonic()
+        told_at, untold = self._told.get(text, (-SELDOM_SECONDS, 0))
+        if now - told_at < SELDOM_SECONDS:
+            self._told[text] = told_at, untold + 1
+            return
+        self._told[text] = now, 0
+        if untold:
+            self._log(f"{text} (as %d times since this was last told)", *values, untold)
+        else:
+            self._log(text, *values)
 
     @property
     def _counters(self) -> Counters:

@@ -67,10 +67,14 @@ class Backlog:
         """Behind which position the source goes on then; None while it is lost."""
         self._has_ended = False
         """Whether what was read on came to a schema change."""
+        self._run: list[Transaction] = []
+        """The first items, as far as they were looked at together: a stream that stays blocked looks ever again."""
+        self._run_bytes = 0
 
     def open(self, position: GtidSet) -> None:
         """Begin behind a position, with nothing."""
         self.items.clear()
+        self._run, self._run_bytes = [], 0
         self._is_torn = self._has_ended = False
         self._reached = None
         self._source.open(position)
@@ -106,6 +110,7 @@ class Backlog:
 
     def drop(self, count: int) -> None:
         """Forget the first items: they are done."""
+        self._run, self._run_bytes = [], 0
         if count == len(self.items):
             self.items.clear()
             return
@@ -118,7 +123,7 @@ class Backlog:
         ``position`` is the one before the first.
         """
         wanted = min(count, self._reach.transactions)
-        ahead = _bytes_of(self.items)
+        ahead = self._run_bytes + _bytes_of(islice(self.items, len(self._run), None))
         while len(self.items) < wanted and ahead < self._reach.bytes and not self._is_torn:
             before = len(self.items)
             self._poll(position)
@@ -128,16 +133,14 @@ class Backlog:
         return self._first(wanted)
 
     def _first(self, wanted: int) -> list[Transaction]:
-        run: list[Transaction] = []
-        size = 0
-        for item in self.items:
-            if not isinstance(item, Transaction) or len(run) == wanted:
+        for item in islice(self.items, len(self._run), wanted):
+            if not isinstance(item, Transaction):
                 break
-            size += item.byte_count
-            if run and size > self._reach.bytes:
+            if self._run and self._run_bytes + item.byte_count > self._reach.bytes:
                 break
-            run.append(item)
-        return run
+            self._run.append(item)
+            self._run_bytes += item.byte_count
+        return self._run[:wanted]
 
     def is_all_kept(self, run: Sequence[Transaction]) -> bool:
         """Whether a look ahead ended at the bounds of what is kept: there may be more to read on."""

@@ -77,6 +77,8 @@ class Offered:
     offer: Offer
     leader: str | None = None
     """Who has it in hand."""
+    led_at: float = 0.0
+    """Since when, or when it last was."""
     settlement: Part | Settlement | None = None
     """What of it was committed, or why nothing; None while that is open."""
 
@@ -184,7 +186,7 @@ class Board:
             if self._offers.pop(name, None) is not None:
                 self._tell()
 
-    def lead(self, name: str, patient_since: float) -> tuple[Offer, ...]:
+    def lead(self, name: str, now: float, patient_since: float) -> tuple[Offer, ...]:
         """Take all offers that hold into a stream's hand and return them, in the order of names; none if it may not.
 
         The holder of the smallest name leads, and never alone. Who may still move is waited for: every other stream
@@ -207,7 +209,7 @@ class Board:
             if others and standing[name].blocked_since > patient_since:
                 return ()
             for stream in standing:
-                self._offers[stream] = replace(self._offers[stream], leader=name)
+                self._offers[stream] = replace(self._offers[stream], leader=name, led_at=now)
             return tuple(standing[stream] for stream in sorted(standing))
 
     def settle(self, leader: str, parts: Sequence[Part]) -> None:

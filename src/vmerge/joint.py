@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from vmerge.board import Board
-from vmerge.core.joint import Part, candidates
+from vmerge.core.joint import Offer, Part, candidates
 
 
 class JointTarget(Protocol):
@@ -47,20 +46,15 @@ class JointTarget(Protocol):
         """Undo the open target transaction, if there is one."""
 
 
-def apply_joint(name: str, target: JointTarget, board: Board, patient_since: float) -> tuple[Part, ...]:
-    """Lead if this stream may, and leave a target transaction open with the parts that are returned.
+def apply_joint(target: JointTarget, offers: Sequence[Offer]) -> tuple[Part, ...]:
+    """Leave a target transaction open with the parts that are returned: nothing if no two parts fit together.
 
-    Returns nothing if it may not lead, or if no two parts fit together; then every offer is settled. On an error the
-    caller rolls back and settles.
+    On an error the caller rolls back.
     """
-    offers = board.lead(name, patient_since)
-    if not offers:
-        return ()
     for parts in candidates(offers):
         fitting = _apply_fitting(target, parts)
         if fitting:
             return fitting
-    board.settle(name, ())
     return ()
 
 

@@ -19,7 +19,7 @@ from vmerge.backlog import USUAL_REACH, Backlog, Reach, Source
 from vmerge.board import Board, Offered, Settlement
 from vmerge.core import conflict_terms as terms
 from vmerge.core.batch import choose_batch
-from vmerge.core.conflict import batch_limit, decide
+from vmerge.core.conflict import REST_SHARE, batch_limit, decide
 from vmerge.core.conflict_terms import Ask, Await, GiveUp, Joining, Jumping, Limits, Park, Proceed, Waiting
 from vmerge.core.events import SchemaChange, Transaction
 from vmerge.core.evidence import Testimony
@@ -53,6 +53,15 @@ IDLE_SAVE_SECONDS = 2.0
 
 KEEP_ALIVE_SECONDS = 10.0
 """How often a position is stored that did not move: a target may end sessions that say nothing for longer."""
+
+LOOK_SECONDS = 0.25
+"""How often a stream looks whether it may lead: some of what decides that changes by time alone."""
+
+OFFER_SHARE = 0.02
+"""Of ``jump_after_seconds``: how long an offer stands, though others move, of a stream that is blocked for longer."""
+
+UNJOINED_ATTEMPT = 3
+"""The pause after a joint commit that did not fit is that of a third attempt: soon, and others may be there by then."""
 
 LED_SECONDS = 1.0
 """How long at a time a member waits for its leader; it is woken when the leader is done."""
@@ -390,33 +399,45 @@ class Player:
                 return None
             offered = self._offer(joining.waiting)
         if offered.settlement is not None:
-            return self._learn(offered.settlement)
+            return self._learn(offered, offered.settlement)
         now = self._clock.monotonic()
         if offered.leader is not None:
             return Parked(now + LED_SECONDS, seen_news)
+        patient_since = now - self._limits.jump_after_seconds
+        offers = self._board.lead(self._name, now, patient_since)
+        if offers:
+            return self._lead(offers)
+        until = joining.until
+        if self._board.siblings_of(self._name).version != joining.waiting.siblings.version:
+            # In a long wait offers have to meet on the board, however fast other siblings move.
+            stands = self._limits.jump_after_seconds * OFFER_SHARE if joining.waiting.since <= patient_since else 0.0
+            until = min(until, offered.offer.made_at + stands)
+        if now >= until and self._board.retract(self._name):
+            return self._obey(self._decide(terms.Woken()))
+        return Parked(min(until, now + LOOK_SECONDS), seen_news)
+
+    def _lead(self, offers: Sequence[Offer]) -> Await | Parked | None:
         try:
-            self._parts = apply_joint(self._name, self._target, self._board, now - self._limits.jump_after_seconds)
+            self._parts = apply_joint(self._target, offers)
         except (TargetError, UnsupportedEvent) as error:
             return self._unjoined(error)
-        if self._parts:
-            return None
-        has_moved = self._board.siblings_of(self._name).version != joining.waiting.siblings.version
-        if (now >= joining.until or has_moved) and self._board.retract(self._name):
-            return self._obey(self._decide(terms.Woken()))
-        return Parked(joining.until, seen_news)
+        if not self._parts:
+            self._board.settle(self._name, ())
+        return None
 
     def _offer(self, waiting: Waiting) -> Offered:
         run = tuple(self._backlog.look_ahead(self._reach.transactions, self._position))
-        version, membership = waiting.siblings.version, self._target.membership()
-        return self._board.offer(Offer(self._name, version, waiting.since, self._position, run, self._long, membership))
+        version, membership, now = waiting.siblings.version, self._target.membership(), self._clock.monotonic()
+        offer = Offer(self._name, version, waiting.since, now, self._position, run, self._long, membership)
+        return self._board.offer(offer)
 
-    def _learn(self, settlement: Part | Settlement) -> Await | Parked | None:
+    def _learn(self, offered: Offered, settlement: Part | Settlement) -> Await | Parked | None:
         self._board.withdraw(self._name)
         match settlement:
             case Settlement.UNKNOWN:
                 raise CommitUnknown(f"stream {self._name}: its sibling was lost in a commit for both")
             case Settlement.DECLINED:
-                return self._obey(self._decide(terms.Unjoined(*self._now_and_pause())))
+                return self._obey(self._decide(self._as_unjoined(offered)))
             case Part():
                 count = settlement.stretch.count if settlement.effect is None else len(self._backlog.items)
                 self._has_committed(settlement.stretch, settlement.position, dropped=count)
@@ -434,7 +455,7 @@ class Player:
         own = self._board.offered(self._name)
         assert own is not None, "a leader is a member"
         assert own.settlement is not None
-        return self._learn(own.settlement)
+        return self._learn(own, own.settlement)
 
     def _unjoined(self, error: VmergeError) -> Await | Parked | None:
         """Undo a joint commit that failed, then let the members go."""
@@ -443,8 +464,13 @@ class Player:
         self._parts = ()
         self._target.rollback()
         self._board.settle(self._name, ())
-        self._board.withdraw(self._name)
-        return self._obey(self._decide(terms.Unjoined(*self._now_and_pause())))
+        own = self._board.offered(self._name)
+        assert own is not None, "a leader is a member"
+        return self._learn(own, Settlement.DECLINED)
+
+    def _as_unjoined(self, offered: Offered) -> terms.Unjoined:
+        now = self._clock.monotonic()
+        return terms.Unjoined(now, self._pause(UNJOINED_ATTEMPT) + (now - offered.led_at) * REST_SHARE)
 
     # Conflicts
 

@@ -301,6 +301,7 @@ def fork(player: Player) -> Player:
             setattr(twin, name, copy.copy(value))
     twin._backlog = copy.copy(player._backlog)
     twin._backlog.items = player._backlog.items.copy()
+    twin._backlog._run = player._backlog._run.copy()
     if player._long is not None:
         rules = player._long.effect._rules
         twin._long = copy.deepcopy(player._long, {id(rules): rules})

@@ -9,6 +9,8 @@ import pytest
 from vmerge.board import Board, Counters
 from vmerge.core.blocked import Blocked
 from vmerge.core.conflict_terms import Siblings
+from vmerge.core.joint import Offer
+from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState
 from vmerge.stopping import StopToken
 
@@ -121,6 +123,71 @@ def test_a_snapshot_tells_whether_a_sibling_will_move() -> None:
     assert not board.siblings_of("A").is_moving
     board.update("C", blocked=None, state=StreamState.STOPPED)
     assert not board.siblings_of("A").is_moving
+
+
+# Joint commits
+
+NOW = 100.0
+PATIENT_SINCE = 99.0
+
+
+def block(board: Board, name: str, since: float, *, offers: bool, may_join: bool = True) -> None:
+    """Let a stream be blocked, perhaps with an offer that nobody's move has made old."""
+    board.update(name, phase=Phase.WAITING, blocked=Blocked(since, 2, "", "", (), may_join=may_join))
+    if offers:
+        board.offer(Offer(name, board.siblings_of(name).version, since, NOW, GtidSet(), (), None, None))
+
+
+def led(board: Board, name: str) -> str:
+    """Return the streams whose offers a stream may take in its hand."""
+    return "".join(offer.stream for offer in board.lead(name, NOW, PATIENT_SINCE))
+
+
+def test_the_smallest_of_those_that_offer_leads() -> None:
+    """It leads them all, and nobody leads what is in somebody's hand."""
+    board = board_of("A", "B", "C")
+    board.update("A", is_at_head=True)
+    block(board, "C", 99.5, offers=True)
+    assert led(board, "C") == "", "alone"
+    block(board, "B", 99.5, offers=True)
+    assert led(board, "C") == ""
+    assert led(board, "B") == "BC"
+    assert led(board, "B") == ""
+
+
+@pytest.mark.parametrize(("since", "expected"), [(99.5, ""), (99.0, "AB")])
+def test_siblings_that_move_are_waited_for_a_while(since: float, expected: str) -> None:
+    """Their commits may release what is needed; but on live shards somebody always moves."""
+    board = board_of("A", "B", "C")
+    block(board, "A", since, offers=True)
+    block(board, "B", since, offers=True)
+    assert led(board, "A") == expected
+
+
+def test_an_offer_is_old_once_a_sibling_has_moved() -> None:
+    """Its stream has to try alone again first, unless it has been blocked for long."""
+    board = board_of("A", "B", "C")
+    block(board, "A", 99.5, offers=True)
+    block(board, "B", 99.5, offers=True)
+    board.commit("C", is_at_head=True)
+    assert led(board, "A") == ""
+
+
+def test_a_ring_is_joined_as_a_whole() -> None:
+    """Who is blocked for long is waited for until it has an offer; who cannot make one, or only began, is not."""
+    board = board_of("A", "B", "C")
+    block(board, "A", 90.0, offers=True)
+    block(board, "B", 90.0, offers=True)
+    block(board, "C", 98.0, offers=False)
+    assert led(board, "A") == ""
+    block(board, "C", 99.5, offers=False)
+    assert led(board, "A") == "AB"
+    board.settle("A", ())
+    for name in "AB":
+        board.withdraw(name)
+        block(board, name, 90.0, offers=True)
+    block(board, "C", 98.0, offers=False, may_join=False)
+    assert led(board, "A") == "AB"
 
 
 def test_changes_leave_other_fields_alone() -> None:

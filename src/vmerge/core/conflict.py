@@ -61,6 +61,7 @@ The transition table
                permanent         Waiting, suspicious                Await(until, a commit)
                transient         Waiting, blocked time anew         Await(until, a commit)
                unproven          Waiting                            Await(until, a commit)
+               a jump failed     as above, and Joining              Park
     any        Locked            same                               Await(until)
                several in a row  Isolating(half the limit), but     Await(until)
                                  Waiting and Jumping stay
@@ -75,10 +76,10 @@ changes nothing and lets the player proceed.
 
 A jump is due, from the second failure on, when every sibling is at its head, waits itself or is not free; and after
 ``jump_after_seconds`` in any case, or a sibling that keeps a hot key in motion could win for ever. After a jump that
-led nowhere the next one comes that much later, and if no sibling has moved since, only with more transactions than that
-one had. After it the stream joins as long as no sibling moves, and in a long wait in any case. Asking is due after
-``ask_after_seconds``, though never before the first jump that can be tried; while it finds nothing permanent, it comes
-ever more rarely.
+led nowhere the next one comes that much later, or later still if that one took long; and if no sibling has moved since,
+only with more transactions than it had. From then on the stream is on offer to its siblings whenever it waits. Asking
+is due after ``ask_after_seconds``, though never before the first jump that can be tried; while it finds nothing
+permanent, it comes ever more rarely.
 
 Evidence
 --------
@@ -130,6 +131,12 @@ from vmerge.core.verdict import Permanent, Transient
 
 LONGEST_SILENCE_SECONDS = 30.0
 """Between two testimonies of a wait that lasts: each costs the sources a few reads."""
+
+LOOK_SHARE = 0.1
+"""Of ``jump_after_seconds``: how long at most a stream that may soon jump takes its siblings to be moving."""
+
+REST_SHARE = 3.0
+"""How much longer than jumps that led nowhere is the rest after them: they cost the target and the interpreter."""
 
 
 def batch_limit(state: State, limits: Limits) -> int:
@@ -205,9 +212,12 @@ def _after_conflict(state: Live, event: Conflicted, limits: Limits) -> tuple[Sta
         return _asking(waiting, event.now), Ask()
     if jumping is not None:
         return jumping, Proceed()
-    if _may_join(waiting, event, limits):
-        return _joining(waiting, min(event.now + event.pause_seconds, ask_at))
-    return waiting, Await(min(event.now + event.pause_seconds, ask_at), event.siblings.version)
+    until = min(event.now + event.pause_seconds, ask_at)
+    if _may_join(waiting):
+        return _joining(waiting, until)
+    if waiting.may_jump and event.now - waiting.since < limits.jump_after_seconds:
+        until = min(until, event.now + limits.jump_after_seconds * LOOK_SHARE)
+    return waiting, Await(until, event.siblings.version)
 
 
 def _jumping(waiting: Waiting, event: Conflicted, limits: Limits) -> Jumping | None:
@@ -215,28 +225,27 @@ def _jumping(waiting: Waiting, event: Conflicted, limits: Limits) -> Jumping | N
     if waiting.attempts < 2 or not waiting.may_jump:
         return None
     last = waiting.last_jump
-    since = waiting.since if last is None else last.at
-    is_patient = event.now - since < limits.jump_after_seconds
+    since, patience = waiting.since, limits.jump_after_seconds
+    if last is not None:
+        since, patience = last.at, max(patience, last.seconds * REST_SHARE)
+    is_patient = event.now - since < patience
     if is_patient and (last is not None or event.siblings.is_moving):
         return None
     if last is None or last.version != event.siblings.version:
-        return Jumping(waiting, count=1)
-    return Jumping(waiting, count=_longer(last.count), least=last.count + 1)
+        return Jumping(waiting, count=1, began_at=event.now)
+    return Jumping(waiting, count=_longer(last.count), least=last.count + 1, began_at=event.now)
 
 
-def _may_join(waiting: Waiting, event: Conflicted, limits: Limits) -> bool:
-    """Whether a jump with all that had arrived has failed, and nobody has moved since; or the wait is a long one."""
-    if not waiting.may_jump or waiting.last_jump is None:
-        return False
-    is_long = event.now - waiting.since >= limits.jump_after_seconds
-    return is_long or waiting.last_jump.version == event.siblings.version
+def _may_join(waiting: Waiting) -> bool:
+    """Whether a jump with all that had arrived has failed: from then on siblings may know more than this stream."""
+    return waiting.may_jump and waiting.last_jump is not None
 
 
 def _after_jump(state: Jumping, event: Conflicted) -> tuple[State, Decision]:
     """Try a longer jump; with all that has arrived tried, offer it to the siblings."""
     if event.count >= state.count:
         return replace(state, count=_longer(state.count), locks=0), Proceed()
-    failed = FailedJump(event.now, event.count, event.siblings.version)
+    failed = FailedJump(event.now, event.count, event.siblings.version, event.now - state.began_at)
     return _joining(replace(state.waiting, last_jump=failed), event.now + event.pause_seconds)
 
 
@@ -331,6 +340,8 @@ def _after_testimony(state: Live, event: Testified, limits: Limits) -> tuple[Sta
     counted = 0.0 if isinstance(finding, Transient) and finding.held is not None else state.counted_seconds
     waiting = replace(state, inquiry=replace(state.inquiry, suspect=suspect), counted_seconds=counted)
     until = min(event.now + event.pause_seconds, _ask_at(waiting, limits))
+    if _may_join(waiting):
+        return _joining(waiting, until)
     return waiting, Await(until, state.siblings.version)
 
 

@@ -112,6 +112,8 @@ class FailedJump:
     count: int
     version: int
     """The siblings' version before it."""
+    seconds: float = 0.0
+    """How long it took, with all the shorter ones before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ class Jumping:
     least: int = 1
     """With fewer there is no attempt: they are known not to fit."""
     locks: int = 0
+    began_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +222,7 @@ class Unjoined:
 
     now: float
     pause_seconds: float
+    """Before the next offer: the longer, the more the joint commit has cost."""
 
 
 @dataclass(frozen=True, slots=True)

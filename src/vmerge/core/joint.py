@@ -35,6 +35,8 @@ class Offer:
     """The siblings' version seen before the stream's last attempt: as long as it holds, nobody has moved since."""
     blocked_since: float
     """Monotonic."""
+    made_at: float
+    """Monotonic."""
     position: GtidSet
     """The stream's checkpoint."""
     run: tuple[Transaction, ...]

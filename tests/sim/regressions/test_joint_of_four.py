@@ -1,7 +1,8 @@
 """A ring of several streams must be joined as a whole, however long its members have waited already.
 
 Found on real servers: after a second of waiting a stream led a joint commit of those that had an offer on the board
-at that moment. Of four that need each other some were always between two offers, so none of them ever went on.
+at that moment. Of four that need each other some were always between two offers, so none of them ever went on; or only
+after many seconds, as each spent most of its time in pauses between its attempts.
 """
 
 from __future__ import annotations
@@ -41,4 +42,4 @@ def test_a_ring_of_four_is_joined(seed: int) -> None:
     world.step(first)
     finish(world)
     assert_ends_well(world)
-    assert world.clock.now - began_at < 10.0
+    assert world.clock.now - began_at < 1.0

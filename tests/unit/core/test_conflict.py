@@ -231,7 +231,7 @@ AGAIN = replace(WAITING, attempts=2, siblings=STILL)
 def test_a_jump_comes_when_no_sibling_moves() -> None:
     """The second failure in a row is answered with a jump when every sibling is at its head or waits itself."""
     following, decision = decide(WAITING, conflicted(siblings=STILL), JUMPS)
-    assert (following, decision) == (Jumping(AGAIN, count=1), Proceed())
+    assert (following, decision) == (Jumping(AGAIN, count=1, began_at=100.0), Proceed())
     assert batch_limit(following, JUMPS) == 1
 
 
@@ -251,7 +251,7 @@ def test_the_first_failure_never_jumps() -> None:
 
 def test_a_jump_grows_until_all_that_arrived_was_tried() -> None:
     """One more each time, later an eighth more; with fewer than asked for, it was all, and the stream waits again."""
-    jumping = Jumping(AGAIN, count=1)
+    jumping = Jumping(AGAIN, count=1, began_at=103.0)
     lengths = []
     while jumping.count < 100:
         lengths.append(jumping.count)
@@ -261,7 +261,7 @@ def test_a_jump_grows_until_all_that_arrived_was_tried() -> None:
         jumping = longer
     assert lengths == [*range(1, 65), 72, 81, 91]
     state, decision = decide(jumping, conflicted(5, replace(STILL, version=9), now=104.0), JUMPS)
-    assert state == Joining(replace(AGAIN, last_jump=FailedJump(104.0, 5, 9)), until=104.5)
+    assert state == Joining(replace(AGAIN, last_jump=FailedJump(104.0, 5, 9, 1.0)), until=104.5)
     assert decision == Park(104.5)
 
 
@@ -322,14 +322,36 @@ JOINING = Joining(FAILED, until=105.0)
 
 @pytest.mark.parametrize(
     ("version", "now", "joins"),
-    [(7, 101.0, True), (9, 101.0, False), (9, 102.0, True)],
+    [(7, 101.0, True), (9, 101.0, True), (9, 102.0, False)],
 )
 def test_a_stream_joins_after_a_jump_that_failed(version: int, now: float, joins: bool) -> None:
-    """It joins while nobody has moved since; in a long wait it does in any case, as some sibling may always move."""
-    state = replace(AGAIN, last_jump=FailedJump(100.5, 5, 7))
+    """From then on it is on offer whenever it waits, until the next jump is due."""
+    state = replace(AGAIN, last_jump=FailedJump(100.0, 5, 7))
     following, decision = decide(state, conflicted(siblings=Siblings(version, 2), now=now), JUMPS)
     assert isinstance(following, Joining) is joins
     assert isinstance(decision, Park) is joins
+
+
+@pytest.mark.parametrize(("now", "jumps"), [(110.9, False), (111.0, True)])
+def test_the_rest_after_a_long_jump_is_longer(now: float, jumps: bool) -> None:
+    """Three times as long as the jump itself took, so that a blocked stream leaves the machine to others."""
+    state = replace(AGAIN, last_jump=FailedJump(105.0, 5, 7, seconds=2.0))
+    following, _ = decide(state, conflicted(siblings=Siblings(9, 2), now=now), replace(JUMPS, timeout_seconds=1e9))
+    assert isinstance(following, Jumping) is jumps
+
+
+def test_a_stream_that_may_soon_jump_looks_often() -> None:
+    """Siblings that moved a moment ago may all be blocked by now, and nobody tells."""
+    assert decide(WAITING, Conflicted(1, FREE, 100.5, 5.0), JUMPS)[1] == Await(100.7, seen_version=7)
+
+
+@pytest.mark.parametrize("finding", FINDINGS[2:])
+def test_a_stream_that_joined_is_on_offer_again_after_a_testimony(finding: Finding) -> None:
+    """Evidence takes a moment, not a turn."""
+    waiting = replace(FAILED, inquiry=Inquiry(104.5, 1))
+    following, decision = decide(waiting, terms.Testified(finding, 104.5, 0.25), JUMPS)
+    assert isinstance(following, Joining)
+    assert decision == Park(104.75)
 
 
 def test_a_joint_commit_ends_the_wait() -> None:

@@ -11,7 +11,7 @@ def offer(stream: str, *times: int) -> Offer:
     """Return a stream's offer of transactions that were committed at these times."""
     source = stream.encode() * 16
     run = tuple(Transaction(Gtid(source, "", number), at, (), 1) for number, at in enumerate(times, 1))
-    return Offer(stream, 0, 0.0, GtidSet(), run, None, None)
+    return Offer(stream, 0, 0.0, 0.0, GtidSet(), run, None, None)
 
 
 def lengths(*offers: Offer) -> list[dict[str, int]]:

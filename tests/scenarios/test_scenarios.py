@@ -4,37 +4,44 @@ A story is a folder with a ``story.yaml``:
 
     property   one sentence that holds
     schema     SQL run in the database of every server
-    steps      what happens, in real order. ``- a: SQL`` is one transaction on shard a, ``- target: SQL`` runs there;
-               ``- play: a commits`` steps a's player until it has committed; ``a applies`` leaves its batch open,
-               ``a waits`` ends when it met a key or a lock and waits. After the last step all players run to their
-               shards' heads
+    only       more SQL for some servers, such as ``{target: SQL}``, run behind it
+    shards     how many: 2 unless said, called a, b and c
+    steps      what happens, in real order. ``- a: SQL`` is one transaction on shard a, ``- target: SQL`` runs there,
+               ``- at a: SQL`` is run on shard a as it stands; ``- play: a commits`` steps a's player until it has
+               committed; ``a applies`` leaves its batch open, ``a waits`` ends when it met a key or a lock and waits.
+               After the last step all players run to their shards' heads
     reach      how many transactions a blocked player keeps ahead, if not as many as usual
-    end        ``union``, or the class of the error that stops a stream
+    end        ``union``, or the class of the first error that stops a stream; the others still run to their heads
+    says       what that error's message says, a list
+    rows       the rows of some tables of the target in the end, such as ``{u: [[1, 25]]}``; needed unless ``union``
+    commits    how many transactions of some streams were committed in all, such as ``{a: 1}``
     conflicts  least counts expected, such as ``{b: {waits: 1}}``
+    none       counts that must be 0, such as ``[waits, jumps]``, for every stream
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.conftest import drop_databases
 
 from vmerge.assembly import WorkflowAssembly
 from vmerge.backlog import USUAL_REACH, Reach
 from vmerge.board import Board
 from vmerge.config import load_workflow
-from vmerge.core.conflict_terms import Limits
+from vmerge.core.conflict_terms import Await, Limits
 from vmerge.core.events import Heartbeat, SourceItem
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import VmergeError
-from vmerge.lab.servers import Server
+from vmerge.lab.servers import Lab, Server
 from vmerge.mysql.source import DumpSource
-from vmerge.player import Player
+from vmerge.player import Parked, Player
 from vmerge.stopping import StopToken, SystemClock
 
 pytestmark = pytest.mark.server
@@ -88,8 +95,52 @@ class Stage:
     shards: dict[str, Server]
     target: Server
     database: str
-    board: Board
-    players: dict[str, Player]
+    file: Path
+    board: Board = field(init=False)
+    players: dict[str, Player] = field(default_factory=dict)
+    failures: list[VmergeError] = field(default_factory=list)
+    """In the order in which streams failed."""
+
+    def __post_init__(self) -> None:
+        self.board = Board(self.shards)
+
+    def set_up(self, story: dict[str, Any]) -> None:
+        """Make the databases and tables."""
+        for name, server in {**self.shards, "target": self.target}.items():
+            server.execute_script(f"CREATE DATABASE `{self.database}`")
+            server.execute_script("CREATE USER IF NOT EXISTS story IDENTIFIED BY 'story'; GRANT ALL ON *.* TO story")
+            for script in (story["schema"], story.get("only", {}).get(name)):
+                if script is not None:
+                    server.execute_script(script, self.database)
+
+    def open(self, reach: Reach) -> None:
+        """Make the players as the product does, and open them."""
+        self.file.write_text(_workflow_text(self.shards, self.target, self.database))
+        workflow = load_workflow(self.file, {"STORY_PASSWORD": "story"})
+        assembly = WorkflowAssembly(workflow, clock=SystemClock())
+        claims = {name: assembly.claim(name) for name in self.shards}
+        for claim in claims.values():
+            assembly.enter(claim)
+        for name, shard in self.shards.items():
+            self.board.update(name, state=StreamState.RUNNING, phase=Phase.STREAMING)
+            parts = assembly.build(claims[name], self.board, after_conflict=False, accepted_schema_changes=frozenset())
+            self.players[name] = Player(
+                name,
+                WholeSource(parts.source, shard),
+                parts.target,
+                parts.witness,
+                self.board,
+                limits=Limits(100, CONFLICT_TIMEOUT_SECONDS, ask_after_seconds=ASK_AFTER_SECONDS),
+                clock=SystemClock(),
+                concerns=lambda _: True,
+                reach=reach,
+            )
+            self.players[name].open()
+
+    def close(self) -> None:
+        """Close the players."""
+        for player in self.players.values():
+            player.close()
 
     def transactions(self, name: str) -> int:
         return self.board.progress(name).counters.transactions
@@ -112,11 +163,13 @@ class Stage:
             self.drive(*action.split())
         elif actor == "target":
             self.target.execute_script(action, self.database)
+        elif actor.startswith("at "):
+            self.shards[actor.removeprefix("at ")].execute_script(action, self.database)
         else:
             self.shards[actor].execute_script(f"BEGIN; {action}; COMMIT", self.database)
 
     def finish(self) -> None:
-        """Step all players in turn until each is at its shard's head."""
+        """Step all players in turn until each is at its shard's head or has failed."""
         stop = StopToken()
         heads = {name: _executed(shard) for name, shard in self.shards.items()}
         for _ in range(STEPS):
@@ -124,10 +177,31 @@ class Stage:
             if not behind:
                 return
             for name in behind:
-                pause = self.players[name].step()
+                pause = self._step(name)
                 if pause is not None:
                     stop.wait(min(0.01, max(0.0, pause.until - SystemClock().monotonic())))
         raise AssertionError(f"not finished: {behind}")
+
+    def _step(self, name: str) -> Await | Parked | None:
+        try:
+            return self.players[name].step()
+        except VmergeError as error:
+            self.failures.append(error)
+            self.players.pop(name).close()
+            self.board.update(name, state=StreamState.ERROR, phase=Phase.IDLE)
+            return None
+
+    def run(self, story: dict[str, Any]) -> None:
+        """Play the whole story; errors are kept."""
+        self.set_up(story)
+        try:
+            self.open(Reach(transactions=story.get("reach", USUAL_REACH.transactions)))
+            for step in story["steps"]:
+                self.take(step)
+        except VmergeError as error:
+            self.failures.append(error)
+        else:
+            self.finish()
 
 
 def _workflow_text(stage_servers: dict[str, Server], target: Server, database: str) -> str:
@@ -142,43 +216,30 @@ def _workflow_text(stage_servers: dict[str, Server], target: Server, database: s
     return yaml.safe_dump({"workflow": "story", "target": {**server(target), **control}, "streams": streams})
 
 
+@pytest.fixture(scope="session")
+def shard_c(lab: Lab) -> Server:
+    """A third source, for the stories that need one."""
+    return lab.start("shard_c")
+
+
 @pytest.fixture
 def stage(
-    request: pytest.FixtureRequest, shard_a: Server, shard_b: Server, target: Server, database: str, tmp_path: Path
+    request: pytest.FixtureRequest,
+    story: dict[str, Any],
+    shard_a: Server,
+    shard_b: Server,
+    target: Server,
+    database: str,
+    tmp_path: Path,
 ) -> Iterator[Stage]:
-    story = request.getfixturevalue("story")
     shards = {"a": shard_a, "b": shard_b}
-    for server in (*shards.values(), target):
-        server.execute_script(f"CREATE DATABASE `{database}`")
-        server.execute_script("CREATE USER IF NOT EXISTS story IDENTIFIED BY 'story'; GRANT ALL ON *.* TO story")
-        server.execute_script(story["schema"], database)
-    file = tmp_path / "workflow.yaml"
-    file.write_text(_workflow_text(shards, target, database))
-    workflow = load_workflow(file, {"STORY_PASSWORD": "story"})
-    assembly = WorkflowAssembly(workflow, clock=SystemClock())
-    claims = {name: assembly.claim(name) for name in shards}
-    for claim in claims.values():
-        assembly.enter(claim)
-    board = Board(shards)
-    players = {}
-    for name in shards:
-        board.update(name, state=StreamState.RUNNING, phase=Phase.STREAMING)
-        parts = assembly.build(claims[name], board, after_conflict=False, accepted_schema_changes=frozenset())
-        players[name] = Player(
-            name,
-            WholeSource(parts.source, shards[name]),
-            parts.target,
-            parts.witness,
-            board,
-            limits=Limits(100, CONFLICT_TIMEOUT_SECONDS, ask_after_seconds=ASK_AFTER_SECONDS),
-            clock=SystemClock(),
-            concerns=lambda _: True,
-            reach=Reach(transactions=story.get("reach", USUAL_REACH.transactions)),
-        )
-        players[name].open()
-    yield Stage(shards, target, database, board, players)
-    for player in players.values():
-        player.close()
+    if story.get("shards") == 3:
+        shards["c"] = request.getfixturevalue("shard_c")
+    stage = Stage(shards, target, database, tmp_path / "workflow.yaml")
+    yield stage
+    stage.close()
+    for server in shards.values():
+        drop_databases(server, database)
 
 
 @pytest.fixture
@@ -199,21 +260,34 @@ def _rows(server: Server, database: str) -> dict[str, list[tuple[Any, ...]]]:
 @pytest.mark.parametrize("story", STORIES, indirect=True)
 def test_story_ends_as_told(story: dict[str, Any], stage: Stage) -> None:
     """Every story ends in the union of the shards, or in the error that it names with the rows before it kept."""
-    failed: dict[str, str] = {}
-    try:
-        for step in story["steps"]:
-            stage.take(step)
-        stage.finish()
-    except VmergeError as error:
-        failed = {"error": type(error).__name__}
-    if story["end"] != "union":
-        assert failed == {"error": story["end"]}
-        return
-    assert failed == {}
+    stage.run(story)
+    if story["end"] == "union":
+        assert not stage.failures
+        _require_union(stage)
+    else:
+        assert [type(error).__name__ for error in stage.failures[:1]] == [story["end"]], stage.failures
+        message = stage.failures[0].message
+        assert all(text in message for text in story.get("says", ())), message
+    _require_told(stage, story)
+
+
+def _require_union(stage: Stage) -> None:
     shards = [_rows(shard, stage.database) for shard in stage.shards.values()]
-    union = {table: sorted(shards[0][table] + shards[1][table], key=repr) for table in shards[0]}
+    union = {table: sorted((row for shard in shards for row in shard[table]), key=repr) for table in shards[0]}
     assert _rows(stage.target, stage.database) == union
+
+
+def _require_told(stage: Stage, story: dict[str, Any]) -> None:
+    """Check what else the story says of its end."""
+    found = _rows(stage.target, stage.database)
+    for table, rows in story.get("rows", {}).items():
+        assert found[table] == sorted(map(tuple, rows), key=repr)
+    for name, count in story.get("commits", {}).items():
+        assert stage.transactions(name) == count
     for name, counts in story.get("conflicts", {}).items():
         counters = stage.board.progress(name).counters
         for kind, least in counts.items():
             assert getattr(counters, kind) >= least, f"{name}: {kind} {getattr(counters, kind)}"
+    for kind in story.get("none", ()):
+        counted = {name: getattr(stage.board.progress(name).counters, kind) for name in stage.shards}
+        assert not any(counted.values()), f"{kind}: {counted}"

@@ -130,7 +130,7 @@ class SimDatabase:
             if self._has_entry(stream, table, number, values):
                 raise KeyConflict(f"{table_name}: duplicate {values}", key=f"unique_{number}")
         for column, parent in table.parents if checks_foreign_keys else ():
-            if after[column] is not None:
+            if after[column] is not None and (parent, after[column]) != key:
                 self._lock(stream, ("row", parent, after[column]), exclusive=False)
                 if self._find(stream, (parent, after[column])) is None:
                     raise ForeignKeyConflict(f"{table_name}: no parent {after[column]}", key=f"{table_name}_{parent}")
@@ -159,8 +159,21 @@ class SimDatabase:
         return bool(self._tables[table_name].parents) or any(True for _ in self._children_of(table_name))
 
     def depth(self, table_name: str) -> int:
-        """Return how many parents stand above a table."""
-        return max((self.depth(parent) + 1 for _, parent in self._tables[table_name].parents), default=0)
+        """Return how many parents stand above a table; of tables in a circle, any number."""
+        return len(self._ancestors(table_name))
+
+    def is_own_ancestor(self, table_name: str) -> bool:
+        """Tell whether a table is a parent of itself, directly or over others."""
+        return table_name in self._ancestors(table_name)
+
+    def _ancestors(self, table_name: str) -> set[str]:
+        found: set[str] = set()
+        stack = [table_name]
+        while stack:
+            new = {parent for _, parent in self._tables[stack.pop()].parents} - found
+            found |= new
+            stack.extend(new)
+        return found
 
     def _find(self, stream: str, key: RowKey) -> Row | None:
         overlay = self.open[stream]

@@ -14,9 +14,10 @@ from tests.sim.rows import decode
 
 from vmerge.core.event_types import NO_FOREIGN_KEY_CHECKS_FLAG as NO_CHECKS
 from vmerge.core.events import Heartbeat, RowsEvent, SourceItem, TableMap, Transaction
-from vmerge.core.fold import Fold, NetEffect, fold
+from vmerge.core.fold import Fold, fold
 from vmerge.core.joint import Part
 from vmerge.core.position import GtidSet
+from vmerge.core.row_order import Share, in_order
 from vmerge.errors import CommitUnknown, KeyConflict, SourceLost, TargetLost, VmergeError
 
 
@@ -98,6 +99,18 @@ class SimRules:
         """See ``TableRules``."""
         return self._database.depth(table_map.table)
 
+    def target_name(self, table_map: TableMap) -> tuple[str, str]:
+        """See ``RelationRules``."""
+        return table_map.database, table_map.table
+
+    def referenced_columns(self, table_map: TableMap) -> tuple[int, ...]:
+        """See ``RelationRules``."""
+        return (0,)
+
+    def is_in_circle(self, table_map: TableMap) -> bool:
+        """See ``RelationRules``."""
+        return self._database.is_own_ancestor(table_map.table)
+
 
 class SimTarget:
     """One stream's session on the shared database."""
@@ -124,7 +137,7 @@ class SimTarget:
 
     def apply_net_effect(self, run: Sequence[Transaction]) -> None:
         """See ``Target``; the effect is made by the product's own code."""
-        self._apply(self._fold(run).rows())
+        self._apply(row for _, row in in_order([self._share(self._stream, run)]))
 
     def begin_fold(self) -> Fold:
         """See ``Target``."""
@@ -132,10 +145,13 @@ class SimTarget:
 
     def apply_effect(self, effect: Fold, first: Transaction) -> None:
         """See ``Target``."""
-        self._apply(effect.rows())
+        self._apply(row for _, row in in_order([Share(self._stream, effect, SimRules(self._database))]))
 
-    def _fold(self, run: Sequence[Transaction]) -> NetEffect:
-        return fold((event for transaction in run for event in transaction.rows), SimRules(self._database))
+    def _share(self, stream: str, run: Sequence[Transaction], effect: Fold | None = None) -> Share[str]:
+        rules = SimRules(self._database)
+        if effect is not None:
+            return Share(stream, effect.net_effect(), rules)
+        return Share(stream, fold((event for transaction in run for event in transaction.rows), rules), rules)
 
     def membership(self) -> object:
         """See ``JointTarget``."""
@@ -143,15 +159,11 @@ class SimTarget:
 
     def apply_joint(self, parts: Sequence[Part]) -> str | None:
         """See ``JointTarget``."""
-        effects = [
-            (part.stream, self._fold(part.run) if part.effect is None else part.effect.net_effect()) for part in parts
-        ]
-        for kind in ("deletes", "updates", "inserts"):
-            for stream, effect in effects:
-                try:
-                    self._apply(getattr(effect, kind))
-                except KeyConflict:
-                    return stream
+        for stream, row in in_order([self._share(part.stream, part.run, part.effect) for part in parts]):
+            try:
+                self._apply([row])
+            except KeyConflict:
+                return stream
         return None
 
     def commit_joint(self, parts: Sequence[Part]) -> None:

@@ -1,7 +1,7 @@
 """The net effect of a run of transactions of one stream.
 
 Knows: which rows a run changes, from what to what. Never knows: servers, conflicts, or what a value means. Used by
-``mysql/target.py`` for a jump. Follows each row from before-image to after-image:
+``mysql/target.py`` for jumps and joint commits. Follows each row from before-image to after-image:
 
     insert + update = insert of the last       insert + delete = nothing
     update + update = first before, last after update + delete = delete of the first before
@@ -11,9 +11,8 @@ A row that this run inserts and deletes leaves no trace, least of all a DELETE: 
 sibling's. The effect is all deletes of first before-images, then all inserts of last after-images, an update being
 both: so unique values may be permuted among the rows in any way.
 
-A table with foreign keys keeps its updates as updates, between the deletes and the inserts, and its keys are checked as
-the source's events say. So a jump never brings a row that the target would refuse; at worst it fails, and the stream
-waits on.
+A table with foreign keys keeps its updates as updates here: which of their halves goes when, and is checked how, is
+known to ``core/row_order.py``.
 """
 
 from __future__ import annotations
@@ -46,14 +45,19 @@ class TableRules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NetEffect:
-    """What a run does in the end: to be applied in this order, each part as it stands.
+    """What a run does in the end.
 
-    Deletes begin with children, inserts with parents.
+    Deletes begin with children, inserts with parents. ``core/row_order.py`` puts it in the order for a target.
     """
 
     deletes: tuple[RowsEvent, ...]
     updates: tuple[RowsEvent, ...]
     inserts: tuple[RowsEvent, ...]
+
+    @property
+    def tables(self) -> frozenset[TableMap]:
+        """The tables whose rows it has."""
+        return frozenset(row.shape.table for row in self.rows())
 
     def rows(self) -> Iterator[RowsEvent]:
         """Yield everything in its order."""
@@ -210,25 +214,33 @@ class Fold:
         self._opened.append(changes)
         return _TableFold(table, key_columns, changes, keeps_updates=keeps_updates)
 
+    @property
+    def tables(self) -> frozenset[TableMap]:
+        """The tables that were met."""
+        return frozenset(folded.table for folded in self._tables.values())
+
+    @property
     def deletes(self) -> Iterator[RowsEvent]:
-        """Yield what goes, children first."""
+        """What goes, children first; walked anew each time."""
         return (event for folded in reversed(self._parents_first()) for event in folded.deletes())
 
+    @property
     def updates(self) -> Iterator[RowsEvent]:
-        """Yield what changes in place."""
+        """What changes in place, likewise."""
         return (event for folded in self._parents_first() for event in folded.updates())
 
+    @property
     def inserts(self) -> Iterator[RowsEvent]:
-        """Yield what comes, parents first."""
+        """What comes, parents first, likewise."""
         return (event for folded in self._parents_first() for event in folded.inserts())
 
     def rows(self) -> Iterator[RowsEvent]:
         """Yield everything in its order."""
-        return chain(self.deletes(), self.updates(), self.inserts())
+        return chain(self.deletes, self.updates, self.inserts)
 
     def net_effect(self) -> NetEffect:
         """Return what was added so far, in memory."""
-        return NetEffect(tuple(self.deletes()), tuple(self.updates()), tuple(self.inserts()))
+        return NetEffect(tuple(self.deletes), tuple(self.updates), tuple(self.inserts))
 
     def close(self) -> None:
         """Let go of what the changes are kept in."""

@@ -50,7 +50,12 @@ class Plan:
         keys = [(name, key) for name, schema in self._targets.items() for key in schema.foreign_keys]
         self._related = {name for name, _ in keys} | {key.parent for _, key in keys}
         self._cascading_parents = {key.parent for _, key in keys if key.cascades}
-        self._depths = _depths([(name, key.parent) for name, key in keys])
+        relations = [(name, key.parent) for name, key in keys]
+        self._depths = _depths(relations)
+        self._circles = _circles(relations)
+        self._referenced: dict[TableName, set[str]] = {}
+        for _, key in keys:
+            self._referenced.setdefault(key.parent, set()).update(key.parent_columns)
 
     def _make_tables(self, sources: Iterable[TableSchema]) -> dict[TableName, TablePlan]:
         """Plan the tables that the source has; one that is made later gets its plan from its name."""
@@ -114,6 +119,19 @@ class Plan:
         """Return how many parents stand above the target's table; see ``core/fold.py``."""
         return self._depths.get(self.target_name(table_map), 0)
 
+    def referenced_columns(self, table_map: TableMap) -> tuple[int, ...]:
+        """Return where, from 0, the columns stand that children of the target's table refer to."""
+        name = self.target_name(table_map)
+        names, target = self._referenced.get(name), self._targets.get(name)
+        if names is None or target is None:
+            return ()
+        folded = {column.lower() for column in names}
+        return tuple(at for at, column in enumerate(target.columns) if column.name.lower() in folded)
+
+    def is_in_circle(self, table_map: TableMap) -> bool:
+        """Whether the target's table is a parent of itself, directly or over others."""
+        return self.target_name(table_map) in self._circles
+
     def concerns(self, change: SchemaChange) -> bool:
         """Whether a statement may change a table that the stream carries: in doubt yes.
 
@@ -153,6 +171,15 @@ def _depths(relations: list[tuple[TableName, TableName]]) -> dict[TableName, int
             if child != parent:
                 depths[child] = max(depths.get(child, 1), min(depths.get(parent, 0) + 1, len(relations)))
     return depths
+
+
+def _circles(relations: list[tuple[TableName, TableName]]) -> set[TableName]:
+    """Return the tables that are among their own ancestors."""
+    ancestors: dict[TableName, set[TableName]] = {child: set() for child, _ in relations}
+    for _ in relations:  # a chain is no longer than there are relations
+        for child, parent in relations:
+            ancestors[child] |= {parent} | ancestors.get(parent, set())
+    return {name for name, above in ancestors.items() if name in above}
 
 
 def _is_plain(name: str) -> bool:

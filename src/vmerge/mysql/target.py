@@ -11,18 +11,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
-from vmerge.core.events import RowsEvent, TableMap, Transaction
-from vmerge.core.fold import Fold, NetEffect, TableRules, fold
+from vmerge.core.events import RowsEvent, Transaction
+from vmerge.core.fold import Fold, fold
 from vmerge.core.grouping import group_by_kind
 from vmerge.core.joint import Part
 from vmerge.core.ownership import Claim
 from vmerge.core.position import GtidSet
-from vmerge.core.statement import TargetName
+from vmerge.core.row_order import Effect, RelationRules, Share, in_order
 from vmerge.errors import KeyConflict, RowMissing, SpoolFailed, TargetError, TargetLost, UnsupportedEvent
 from vmerge.mysql import sql
 from vmerge.mysql.checkpoints import ControlTables
@@ -47,18 +47,11 @@ SESSION: dict[str, str | int] = {
 }
 
 
-class TargetPlan(TableRules, Protocol):
-    """What is known of the target's tables."""
-
-    def target_name(self, table_map: TableMap) -> TargetName:
-        """Return where rows of this shape go."""
-
-
 @dataclass(frozen=True, slots=True)
 class Membership:
     """What a joint commit's leader must know of a member: where its rows go, and which session of it made the offer."""
 
-    plan: TargetPlan
+    plan: RelationRules
     definitions: Definitions
     epoch: int
 
@@ -76,7 +69,7 @@ class MySqlTarget:
         claim: Claim,
         tables: ControlTables,
         *,
-        plan: TargetPlan,
+        plan: RelationRules,
         definitions: Definitions,
         server_id: int,
         spool_folder: Path | None = None,
@@ -142,7 +135,7 @@ class MySqlTarget:
         Raises:
             UnsupportedEvent: that cannot be told from the images.
         """
-        self._apply(run, fold(_rows_of(run), self._plan).rows())
+        self._apply(run, self._in_order(fold(_rows_of(run), self._plan)))
 
     def begin_fold(self) -> Fold:
         """Return an empty fold for a run of any length, kept on disk."""
@@ -150,7 +143,10 @@ class MySqlTarget:
 
     def apply_effect(self, effect: Fold, first: Transaction) -> None:
         """Apply the net effect of a run that begins with ``first``, in a target transaction that stays open."""
-        self._apply([first], effect.rows())
+        self._apply([first], self._in_order(effect))
+
+    def _in_order(self, effect: Effect) -> Iterator[RowsEvent]:
+        return (row for _, row in in_order([Share(None, effect, self._plan)]))
 
     def _apply(self, batch: Sequence[Transaction], rows: Iterable[RowsEvent]) -> None:
         _, applier = self._opened()
@@ -190,25 +186,26 @@ class MySqlTarget:
 
         Returns None, or the stream whose rows a key keeps out or cannot be followed.
         """
-        shares = []
+        shares: list[Share[_Member]] = []
         for part in parts:
             try:
                 shares.append(self._share(part))
             except (UnsupportedEvent, SpoolFailed):  # a member that was stopped has closed its file
                 return part.stream
-        for share, rows in _in_order(shares):
+        for member, rows in groupby(in_order(shares), key=_member):
             try:
-                self._apply_by(share.applier, share.part.run, rows)
+                self._apply_by(member.applier, member.part.run, (row for _, row in rows))
             except KeyConflict:
-                return share.part.stream
+                return member.part.stream
         return None
 
-    def _share(self, part: Part) -> _Share:
+    def _share(self, part: Part) -> Share[_Member]:
         _, applier = self._opened()
         member = part.offer.membership
         assert isinstance(member, Membership), "offers of one workflow go to one kind of target"
         effect = part.effect.net_effect() if part.effect is not None else fold(_rows_of(part.run), member.plan)
-        return _Share(part, effect, member.plan, applier.twin(member.plan.target_name, member.definitions))
+        twin = applier.twin(member.plan.target_name, member.definitions)
+        return Share(_Member(part, twin), effect, member.plan)
 
     def commit_joint(self, parts: Sequence[Part]) -> None:
         """Write every member's checkpoint and commit; see ``commit``."""
@@ -286,26 +283,16 @@ class MySqlTarget:
         return self._connection, self._applier
 
 
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """One member's part of a joint commit, ready to be applied."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Member:
+    """One member's part of a joint commit, and what applies its rows."""
 
     part: Part
-    effect: NetEffect
-    plan: TargetPlan
     applier: EventsApplier
 
 
-def _in_order(shares: Sequence[_Share]) -> Iterator[tuple[_Share, list[RowsEvent]]]:
-    """Yield the rows of several net effects as of one: deletes from children up, inserts from parents down."""
-    deletes = [(-share.plan.depth(row.shape.table), share, row) for share in shares for row in share.effect.deletes]
-    updates = [(0, share, row) for share in shares for row in share.effect.updates]
-    inserts = [(share.plan.depth(row.shape.table), share, row) for share in shares for row in share.effect.inserts]
-    for kind in (deletes, updates, inserts):
-        kind.sort(key=lambda one: one[0])
-        for _, group in groupby(kind, key=lambda one: (one[0], one[1].part.stream)):
-            rows = list(group)
-            yield rows[0][1], [row for _, _, row in rows]
+def _member(row: tuple[_Member, RowsEvent]) -> _Member:
+    return row[0]
 
 
 def _rows_of(batch: Sequence[Transaction]) -> Iterator[RowsEvent]:

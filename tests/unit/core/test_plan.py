@@ -16,7 +16,7 @@ from vmerge.core.plan import Plan
 from vmerge.core.position import Gtid
 from vmerge.core.proof import expected_shape
 from vmerge.core.rules import StreamRules, TablePattern
-from vmerge.core.schema import Column, Generation, GenerationKind, KeyPart, TableSchema, UniqueKey
+from vmerge.core.schema import Column, ForeignKey, Generation, GenerationKind, KeyPart, TableSchema, UniqueKey
 from vmerge.errors import SchemaMismatch, TargetError
 
 RULES = StreamRules.build({"shop_0": "shop", "café_0": "café"}, ["shop.customer", "shop.order_*", "café.*"])
@@ -323,3 +323,35 @@ def test_a_planned_name_never_hides(text: str) -> None:
 def test_patterns(pattern: str, name: tuple[str, str], matches: bool) -> None:
     """Patterns are shell wildcards over database and table, each by itself."""
     assert TablePattern(pattern).matches(name) is matches
+
+
+def child(table: str, *parents: tuple[str, str]) -> TableSchema:
+    """Return a table whose backup column refers to columns of other tables."""
+    keys = tuple(
+        ForeignKey(f"{table}_{parent}", ("backup",), ("shop", parent), (column,), "NO ACTION", "NO ACTION")
+        for parent, column in parents
+    )
+    return replace(schema(table=table), foreign_keys=keys)
+
+
+def test_relations_of_tables_are_known() -> None:
+    """What children refer to, how deep a table stands, and which tables are their own ancestors."""
+    tables = [
+        child("customer"),
+        child("order_1", ("customer", "ID"), ("customer", "email")),
+        child("order_2", ("order_2", "id"), ("order_1", "id")),
+        child("order_3", ("order_4", "id")),
+        child("order_4", ("order_3", "id")),
+    ]
+    relations = Plan(RULES, (), tables)
+    maps = {table.table: rows_of(table=table.table) for table in tables}
+    assert {name: relations.referenced_columns(one) for name, one in maps.items()} == {
+        "customer": (0, 1),
+        "order_1": (0,),
+        "order_2": (0,),
+        "order_3": (0,),
+        "order_4": (0,),
+    }
+    assert [name for name, one in maps.items() if relations.is_in_circle(one)] == ["order_2", "order_3", "order_4"]
+    depths = [relations.depth(maps[name]) for name in ("customer", "order_1", "order_2")]
+    assert depths == sorted(set(depths))

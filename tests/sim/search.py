@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from tests.sim.ends import Fault
-from tests.sim.history import History, Vector
+from tests.sim.history import History, Vector, Work
 from tests.sim.world import Settings, World, fingerprint
 
 from vmerge.errors import ConflictUnresolved
@@ -47,10 +47,14 @@ class Search:
     settings: Settings
     crashes: int = 0
     tally: Tally = field(default_factory=Tally)
+    foreign: Work = ()
+    """Rows of the target that no shard has."""
+    judge: Callable[[World], None] | None = None
+    """Looks at every end. With it a dead vector is no end until nobody has anything left to do."""
 
     def run(self) -> set[Vector]:
         """Search everything; return the vectors in which it can end. AssertionError names the schedule that fails."""
-        world = World(self.history, self.settings)
+        world = World(self.history, self.settings, foreign=self.foreign)
         first: Hashable = (self.crashes, fingerprint(world))
         paths: dict[Hashable, list[str]] = {first: []}
         came_from: dict[Hashable, set[Hashable]] = {}
@@ -59,7 +63,8 @@ class Search:
         while stack:
             saved, crashes, key = stack.pop()
             world.restore(saved)
-            if not world.unfinished() or self._is_dead(world):
+            if not world.unfinished() or (self.judge is None and self._is_dead(world)):
+                self._end(world, paths[key])
                 ends[key] = world.vector
             for text, left, act in self._choices(world, crashes):
                 world.restore(saved)
@@ -104,6 +109,13 @@ class Search:
             return act(world) is not False
         except Exception as error:
             raise AssertionError(f"{error!r} in {self.history} with {self.settings} after {path}") from error
+
+    def _end(self, world: World, path: list[str]) -> None:
+        if self.judge is not None:
+            try:
+                self.judge(world)
+            except AssertionError as error:
+                raise AssertionError(f"{error} in {self.history} with {self.settings} after {path}") from error
 
     def _is_dead(self, world: World) -> bool:
         return world.is_dead and not world.database.open

@@ -41,7 +41,12 @@ class SimWitness:
                 rows.pop((change.table, change.before[0]), None)
             if change.after is not None:
                 inserts.append((change.table, change.after))
-        held = [one for table, row in inserts for one in self._held(table, row, rows)]
+        held: list[Held] = []
+        for table, row in inserts:
+            found = list(self._held(table, row, rows))
+            held += found
+            if not found:  # the run's own rows may keep out each other
+                rows[table, row[0]] = row
         heads = {
             name: GtidSet.parse(f"{self._source(index)}:1-{length}") if length else GtidSet()
             for index, (name, length) in enumerate(zip(self._shards, self._history.end, strict=True))

@@ -13,8 +13,8 @@ from typing import Any
 
 from tests.sim.database import SimDatabase, Snapshot
 from tests.sim.ends import Fault, SimClock, SimSource, SimTarget
-from tests.sim.history import History, Vector
-from tests.sim.rows import encode
+from tests.sim.history import History, Vector, Work
+from tests.sim.rows import Row, RowKey, encode
 from tests.sim.witness import SimWitness
 
 from vmerge.backlog import Reach
@@ -86,14 +86,18 @@ class World:
     Promise: after each step everything in ``check`` held. Who wants an earlier moment back saves and restores.
     """
 
-    def __init__(self, history: History, settings: Settings | None = None) -> None:
+    def __init__(self, history: History, settings: Settings | None = None, *, foreign: Work = ()) -> None:
+        """``foreign`` are inserts that no stream brings: somebody made them on the target by hand."""
         self.history = history
         self.settings = settings or Settings()
         self.clock = SimClock()
         names = [chr(ord("A") + index) for index in range(len(history.streams))]
         self.board = SimBoard(names)
         self.database = SimDatabase(history.tables_by_name, dict.fromkeys(names, GtidSet()))
-        self.database.rows = dict(history.union(history.start) or {})
+        self.foreign: dict[RowKey, Row] = {
+            (change.table, change.after[0]): change.after for change in foreign if change.after is not None
+        }
+        self.database.rows = (history.union(history.start) or {}) | self.foreign
         self.streams = {name: self._stream(index, name) for index, name in enumerate(names)}
         self._numbers = {gtid_of(index, 0).source: index for index in range(len(names))}
         for name in names:
@@ -235,7 +239,8 @@ class World:
             prefix = GtidSet().advanced([gtid_of(index, number + 1) for number in range(vector[index])])
             assert checkpoint == prefix, f"{name}: the checkpoint {checkpoint} is no prefix"
             self._check_stream(index, stream, vector)
-        assert self.database.rows == self.history.union(vector), f"DIVERGENCE at {vector}: {self.database.rows}"
+        rows = {key: row for key, row in self.database.rows.items() if self.foreign.get(key) != row}
+        assert rows == self.history.union(vector), f"DIVERGENCE at {vector}: {self.database.rows}"
 
     def _check_stream(self, index: int, stream: SimStream, vector: Vector) -> None:
         name = stream.name
@@ -345,7 +350,8 @@ def fingerprint(world: World) -> tuple[Any, ...]:
             offer = len(offered.offer.run), offered.offer.version == version, offered.leader, settled
         long = player._long.count if player._long is not None else 0
         backlog = len(player._backlog.items), player._backlog._is_torn, player._backlog._reached, long
-        players.append((mode, backlog, flight, len(stream.source.rest), player._position, offer))
+        fences = tuple(player._fences.items())
+        players.append((mode, backlog, flight, len(stream.source.rest), player._position, offer, fences))
     checkpoints = tuple(world.database.checkpoints.values())
     return checkpoints, tuple(players)
 
@@ -358,4 +364,6 @@ def _wait_mode(waiting: Waiting, version: int) -> tuple[Any, ...]:
     """Return what of a wait decides over its jumps."""
     last = waiting.last_jump
     failed = None if last is None else (last.count, last.version != version)
-    return min(waiting.attempts, 2), waiting.may_jump, failed
+    inquiry = waiting.inquiry
+    suspect = None if inquiry is None else (inquiry.suspect is not None, min(inquiry.count, 2))
+    return min(waiting.attempts, 2), waiting.may_jump, failed, suspect

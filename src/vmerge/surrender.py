@@ -45,6 +45,11 @@ def describe(finding: Permanent, stream: str) -> str:
                 f"{key}: row {held.own} of stream {stream} is kept out by row {held.holder} of the target, "
                 "which no source has"
             )
+        case Proof.ALREADY_THERE:
+            return (
+                f"{key}: the target has a row {held.own} already, which no source but that of stream {stream} has: "
+                "the stream's position is older than its rows, or somebody wrote the row"
+            )
         case _:
             assert_never(finding.proof)
 
@@ -58,5 +63,10 @@ def _hint(finding: Permanent, stream: str) -> str:
             return f"Make the target's key and collation those of the source, or change one of the rows there, {go_on}."
         case Proof.FOREIGN_ROW:
             return f"See who wrote that row to the target; move or delete it there, {go_on}."
+        case Proof.ALREADY_THERE:
+            return (
+                "Compare the row with the source's. If many are there already, the position was lost or set by hand: "
+                f"correct it. Else see who wrote this one, and delete it on the target, {go_on}."
+            )
         case _:
             assert_never(finding.proof)

@@ -78,6 +78,12 @@ def test_sequence_15_somebody_wrote_a_row_to_the_target(tally: Tally) -> None:
     assert_always_proven(history, Proof.FOREIGN_ROW, "unique_0", tally, foreign=(add(9, 25),))
 
 
+def test_sequence_16_a_position_older_than_the_rows(tally: Tally) -> None:
+    """16: the row that A brings is on the target already, as after a restored position: A gives up and says so."""
+    history = History((U,), (((add(1, 25),),), (OTHERS,)))
+    assert_always_proven(history, Proof.ALREADY_THERE, "PRIMARY", tally, foreign=(add(1, 25),))
+
+
 def test_sequence_17_a_reference_table_that_is_on_every_shard(tally: Tally) -> None:
     """17: both shards have the same rows of a reference table, which one of them should bring: a duplicate."""
     history = History((Table("reference"),), (((insert("reference", 1, "x"),),), ((insert("reference", 1, "x"),),)))

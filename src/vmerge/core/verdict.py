@@ -17,7 +17,8 @@ that at our source, the holder's that at the sources of all streams that carry t
     alive              gone; a source cannot be asked            nothing is proven
     alive              gone elsewhere, all past their fences,
                        and alive at our own source               permanent: the target is stricter than the source
-                       and at our own source neither             permanent: a foreign row
+                       and at our own source neither             permanent: a foreign row, or, if it has our own
+                                                                 row's primary key, a row that is there already
 
 Both rows of a true duplicate were seen at their sources twice, with the other one in between, so it needs no word
 about how far any stream is. The other two permanent findings do. Their heads are the *fences*: those of the testimony
@@ -43,6 +44,7 @@ class Proof(Enum):
     DUPLICATE = "a true duplicate"
     STRICTER_TARGET = "the target is stricter than the source"
     FOREIGN_ROW = "a row that no shard has"
+    ALREADY_THERE = "the target has a row with this primary key already, and no other shard has one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Permanent:
     proof: Proof
     held: Held
     holder_stream: str | None
-    """The stream whose source has the holder; None for a row that no shard has."""
+    """The stream whose source has the holder; None for a row that no shard has, or only as our own row."""
 
     def is_about(self, other: Permanent) -> bool:
         """Whether both findings are the same proof about the same two rows."""
@@ -147,4 +149,4 @@ def _judge_vanished(held: Held, standing: Standing) -> Finding:
         case Presence.CHANGED:
             return Transient(held, (standing.own,))
         case Presence.GONE:
-            return Permanent(Proof.FOREIGN_ROW, held, None)
+            return Permanent(Proof.ALREADY_THERE if is_same_row else Proof.FOREIGN_ROW, held, None)

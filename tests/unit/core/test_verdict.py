@@ -75,10 +75,10 @@ def test_behind_all_fences_a_row_of_ours_means_a_stricter_target() -> None:
     assert finding(changing) == Transient(changing, ("B",))
 
 
-def test_a_row_with_our_primary_key_is_not_ours() -> None:
-    """At our own source that key is our own row, which says nothing about the one on the target."""
+def test_a_row_with_our_primary_key_is_there_already() -> None:
+    """At our own source that key is our own row, which says nothing about where the one on the target came from."""
     one = held(ALIVE, {"A": GONE, "B": ALIVE, "C": GONE}, name="id=1")
-    assert finding(one) == Permanent(Proof.FOREIGN_ROW, one, None)
+    assert finding(one) == Permanent(Proof.ALREADY_THERE, one, None)
 
 
 def test_a_source_that_is_silent_leaves_it_open() -> None:

@@ -35,7 +35,7 @@ from vmerge.backlog import USUAL_REACH, Reach
 from vmerge.board import Board
 from vmerge.config import load_workflow
 from vmerge.core.conflict_terms import Await, Limits
-from vmerge.core.events import Heartbeat, SourceItem
+from vmerge.core.events import Heartbeat, SourceItem, Transaction
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import VmergeError
@@ -78,7 +78,9 @@ class WholeSource:
         return items
 
     def _advance(self, items: Sequence[SourceItem]) -> GtidSet:
-        return self._position.advanced([item.gtid for item in items if not isinstance(item, Heartbeat)])
+        done = [item.gtid for item in items if not isinstance(item, Heartbeat)]
+        done += [item.prepared for item in items if isinstance(item, Transaction) and item.prepared is not None]
+        return self._position.advanced(done)
 
     def close(self) -> None:
         self._source.close()

@@ -296,7 +296,7 @@ def _with_verdict(counters: Counters, finding: Permanent | None) -> Counters:
     match finding:
         case Permanent(proof=Proof.DUPLICATE):
             return replace(counters, duplicates=counters.duplicates + 1)
-        case Permanent(proof=Proof.FOREIGN_ROW):
+        case Permanent(proof=Proof.FOREIGN_ROW | Proof.ALREADY_THERE):
             return replace(counters, foreign_rows=counters.foreign_rows + 1)
         case Permanent(proof=Proof.STRICTER_TARGET):
             return replace(counters, stricter_targets=counters.stricter_targets + 1)

@@ -88,6 +88,8 @@ def _repair(finding: Permanent) -> str:
             return "a repair: the target's key compares as the source's does, or one of the rows changes there"
         case Proof.FOREIGN_ROW:
             return "a repair: the row that no source has is moved or deleted on the target"
+        case Proof.ALREADY_THERE:
+            return "a repair: the position is corrected, or the row that is there already is deleted on the target"
         case _:
             assert_never(finding.proof)
 

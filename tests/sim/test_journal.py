@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from tests.sim.history import History
 from tests.sim.search import finish
-from tests.sim.test_sequences import HOT_KEY, LATE_TAKER, SWAP_AT_ONCE, TAKE_AFTER_RELEASE, U, add
+from tests.sim.test_sequences import HOT_KEY, SWAP_AT_ONCE, TAKE_AFTER_RELEASE, U, add
 from tests.sim.world import Settings, World
 
 DUPLICATE = History((U,), (((add(1, 25),),), ((add(2, 25),),)))
@@ -37,7 +37,7 @@ def journaled(world: World) -> Counter[str]:
     ("history", "first", "count", "kinds"),
     [
         (TAKE_AFTER_RELEASE, "A", 1, {"wait": 1}),
-        (LATE_TAKER, "B", 1, {"jump": 1}),
+        (TAKE_AFTER_RELEASE, "B", 1, {"jump": 1}),
         (SWAP_AT_ONCE, "A", 0, {"joint commit": 2}),
         (DUPLICATE, "A", 1, {"verdict": 1}),
     ],

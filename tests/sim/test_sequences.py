@@ -84,6 +84,7 @@ TAKE_AFTER_RELEASE = from_real_order((U,), [(A, (add(1, 25),)), (A, (drop(1, 25)
 SWAP_THROUGH_NULL = from_real_order(
     (U,), [(B, (change(2, "b", None),)), (A, (change(1, "a", "b"),)), (B, (change(2, None, "a"),))], initial=TEAMS
 )
+SWAP_AT_ONCE = History((U,), (((change(1, "a", "b"),),), ((change(2, "b", "a"),),)), TEAMS)
 ROW_MOVES_EARLY = from_real_order((U,), [(A, (add(7, "x"),)), (A, (drop(7, "x"),)), (B, (add(7, "x"),))])
 HOT_KEY = from_real_order(
     (U,),
@@ -217,9 +218,8 @@ def test_sequence_7_blocked_in_turn() -> None:
 
 def test_sequence_8_a_swap_in_one_moment_is_a_joint_commit(tally: Tally) -> None:
     """8: two rows of two shards swap values in one moment: no stream can go alone, so both go together."""
-    history = History((U,), (((change(1, "a", "b"),),), ((change(2, "b", "a"),),)), TEAMS)
-    assert_always_ends_in_the_union(history, tally)
-    world = World(history)
+    assert_always_ends_in_the_union(SWAP_AT_ONCE, tally)
+    world = World(SWAP_AT_ONCE)
     finish(world)
     assert [world.board.progress(name).counters.joints for name in "AB"] == [1, 1]
 

@@ -81,6 +81,8 @@ class Offered:
     """Since when, or when it last was."""
     settlement: Part | Settlement | None = None
     """What of it was committed, or why nothing; None while that is open."""
+    fellows: tuple[Offer, ...] = ()
+    """The other offers it was settled with."""
 
 
 class Board:
@@ -225,7 +227,8 @@ class Board:
         with self._changed:
             led = {name: offered for name, offered in self._offers.items() if offered.leader == leader}
             for name, offered in led.items():
-                self._offers[name] = replace(offered, leader=None, settlement=settlements[name])
+                fellows = tuple(other.offer for other in led.values() if other is not offered)
+                self._offers[name] = replace(offered, leader=None, settlement=settlements[name], fellows=fellows)
             if led:
                 self._tell()
 

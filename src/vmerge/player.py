@@ -98,10 +98,13 @@ class Target(JointTarget, Protocol):
 class Witness(Protocol):
     """Who can be asked about a conflict."""
 
-    def testify(self, run: Sequence[Transaction], effect: Fold | None = None) -> Testimony:
+    def testify(
+        self, run: Sequence[Transaction], effect: Fold | None = None, fellows: Sequence[Offer] = ()
+    ) -> Testimony:
         """Look up what keeps a run's net effect out of the target, and where those rows are at the sources.
 
-        ``effect`` is that of a longer run, of which ``run`` has the first transactions.
+        ``effect`` is that of a longer run, of which ``run`` has the first transactions. ``fellows`` are runs of
+        siblings: the target is looked at as it would be with as many of them as fit.
         Changes nothing. Raises ``UnsupportedEvent`` when the rows cannot be followed, and errors of source or target.
         """
 
@@ -164,6 +167,8 @@ class Player:
         self._saved_at = 0.0
         self._fences: Mapping[str, GtidSet] = {}
         """The heads of the last testimony of this wait."""
+        self._fellows: tuple[Offer, ...] = ()
+        """What siblings offered when a joint commit with them did not fit."""
         self._reporter = Reporter(name, board, clock)
 
     @property
@@ -286,6 +291,7 @@ class Player:
         self._position = position
         self._applied_at = applied_at_microseconds
         self._fences = {}
+        self._fellows = ()
         self._end_long_run()
 
     # Applying
@@ -428,7 +434,8 @@ class Player:
     def _offer(self, waiting: Waiting) -> Offered:
         run = tuple(self._backlog.look_ahead(self._reach.transactions, self._position))
         version, membership, now = waiting.siblings.version, self._target.membership(), self._clock.monotonic()
-        offer = Offer(self._name, version, waiting.since, now, self._position, run, self._long, membership)
+        long_run = self._long if self._long is not None and self._long.count > len(run) else None
+        offer = Offer(self._name, version, waiting.since, now, self._position, run, long_run, membership)
         return self._board.offer(offer)
 
     def _learn(self, offered: Offered, settlement: Part | Settlement) -> Await | Parked | None:
@@ -437,6 +444,7 @@ class Player:
             case Settlement.UNKNOWN:
                 raise CommitUnknown(f"stream {self._name}: its sibling was lost in a commit for both")
             case Settlement.DECLINED:
+                self._fellows = offered.fellows
                 return self._obey(self._decide(self._as_unjoined(offered)))
             case Part():
                 count = settlement.stretch.count if settlement.effect is None else len(self._backlog.items)
@@ -518,7 +526,8 @@ class Player:
         finding: Finding
         testimony: Testimony | None = None
         try:
-            testimony = self._witness.testify(run, self._long.effect if self._long is not None else None)
+            effect = self._long.effect if self._long is not None else None
+            testimony = self._witness.testify(run, effect, self._blocked_fellows(applied))
         except VmergeError as error:
             finding = Unproven(error.message)
         else:
@@ -526,6 +535,14 @@ class Player:
             finding = judge(testimony, standing)
         self._reporter.found(finding, testimony)
         return self._decide(terms.Testified(finding, *self._now_and_pause()))
+
+    def _blocked_fellows(self, applied: Mapping[str, GtidSet]) -> list[Offer]:
+        """Return the fellows that still stand where their offers began.
+
+        In a ring a duplicate may show only behind what the members release together. A longer run than is kept is its
+        owner's, who may add to it now; such a fellow stays out.
+        """
+        return [one for one in self._fellows if one.long_run is None and applied[one.stream] == one.position]
 
     def _as_event(self, count: int, error: VmergeError) -> terms.Event | None:
         now, pause = self._now_and_pause()

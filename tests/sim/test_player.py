@@ -16,6 +16,7 @@ from vmerge.core import evidence
 from vmerge.core.conflict_terms import Await, Limits
 from vmerge.core.events import SchemaChange, SourceItem, Transaction
 from vmerge.core.fold import Fold
+from vmerge.core.joint import Offer
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import (
@@ -53,7 +54,9 @@ class RefusingTarget(SimTarget):
 class SilentWitness:
     """Cannot ask anybody."""
 
-    def testify(self, run: Sequence[Transaction], effect: Fold | None = None) -> evidence.Testimony:
+    def testify(
+        self, run: Sequence[Transaction], effect: Fold | None = None, fellows: Sequence[Offer] = ()
+    ) -> evidence.Testimony:
         """See ``Witness``."""
         raise SourceLost("no source answers")
 

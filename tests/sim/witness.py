@@ -11,12 +11,19 @@ from collections.abc import Iterator, Sequence
 from tests.sim.database import SimDatabase
 from tests.sim.ends import SimRules
 from tests.sim.history import History
-from tests.sim.rows import Row, RowKey, decode, unique_entries
+from tests.sim.rows import Change, Row, RowKey, decode, is_consistent, unique_entries
 
 from vmerge.core.events import Transaction
 from vmerge.core.evidence import Held, Presence, Testimony
 from vmerge.core.fold import Fold
+from vmerge.core.joint import Offer
 from vmerge.core.position import GtidSet
+
+
+def _without(rows: dict[RowKey, Row], changes: Sequence[Change]) -> dict[RowKey, Row]:
+    """Return rows without those that changes take away."""
+    gone = {(one.table, one.before[0]) for one in changes if one.before is not None}
+    return {key: row for key, row in rows.items() if key not in gone}
 
 
 class SimWitness:
@@ -28,19 +35,21 @@ class SimWitness:
         self._stream = stream
         self._shards = {chr(ord("A") + index): history.shard(index, length) for index, length in enumerate(history.end)}
 
-    def testify(self, run: Sequence[Transaction], effect: Fold | None = None) -> Testimony:
+    def testify(
+        self, run: Sequence[Transaction], effect: Fold | None = None, fellows: Sequence[Offer] = ()
+    ) -> Testimony:
         """See ``Witness``."""
-        if effect is None:
-            effect = Fold(SimRules(self._database))
-            effect.add(event for transaction in run for event in transaction.rows)
-        rows = dict(self._database.rows)
-        inserts = []
-        for event in effect.rows():
-            change = decode(event)
-            if change.before is not None:
-                rows.pop((change.table, change.before[0]), None)
-            if change.after is not None:
-                inserts.append((change.table, change.after))
+        changes = self._changes(run if effect is None else effect)
+        rows = _without(dict(self._database.rows), changes)
+        for fellow in fellows:
+            theirs = self._changes(fellow.run)
+            with_theirs = _without(rows, theirs)
+            coming = {(one.table, one.after[0]): one.after for one in theirs if one.after is not None}
+            if not with_theirs.keys() & coming.keys():
+                with_theirs |= coming
+                if is_consistent(self._history.tables_by_name, with_theirs):
+                    rows = with_theirs
+        inserts = [(one.table, one.after) for one in changes if one.after is not None]
         held: list[Held] = []
         for table, row in inserts:
             found = list(self._held(table, row, rows))
@@ -52,6 +61,14 @@ class SimWitness:
             for index, (name, length) in enumerate(zip(self._shards, self._history.end, strict=True))
         }
         return Testimony(tuple(held), heads)
+
+    def _changes(self, run: Sequence[Transaction] | Fold) -> list[Change]:
+        """Return the net effect of a run, row by row."""
+        if isinstance(run, Fold):
+            return [decode(event) for event in run.rows()]
+        effect = Fold(SimRules(self._database))
+        effect.add(event for transaction in run for event in transaction.rows)
+        return self._changes(effect)
 
     def _source(self, index: int) -> str:
         text = bytes([index + 1] * 16).hex()

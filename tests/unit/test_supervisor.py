@@ -17,7 +17,7 @@ from vmerge.core.blocked import Blocked, Ended, Outcome
 from vmerge.core.conflict_terms import Limits
 from vmerge.core.events import SourceItem, Transaction
 from vmerge.core.fold import Fold
-from vmerge.core.joint import Part
+from vmerge.core.joint import Offer, Part
 from vmerge.core.log_entry import LogEntry, StoredEntry
 from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid, GtidSet
@@ -120,7 +120,9 @@ class FakeTarget:
 class FakeWitness:
     """Is never asked."""
 
-    def testify(self, run: Sequence[Transaction], effect: Fold | None = None) -> evidence.Testimony:
+    def testify(
+        self, run: Sequence[Transaction], effect: Fold | None = None, fellows: Sequence[Offer] = ()
+    ) -> evidence.Testimony:
         """Nothing comes."""
         raise AssertionError("nobody is blocked")
 

@@ -26,6 +26,7 @@ from vmerge.core.effect import effect_of, effect_of_fold
 from vmerge.core.events import Transaction
 from vmerge.core.evidence import Held, Presence, Testimony
 from vmerge.core.fold import Fold
+from vmerge.core.joint import Offer
 from vmerge.core.plan import Plan
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import StreamRules, TableName
@@ -97,10 +98,13 @@ class Witness:
         self._places = places
         self._connections = _Connections()
 
-    def testify(self, run: Sequence[Transaction], effect: Fold | None = None) -> Testimony:
+    def testify(
+        self, run: Sequence[Transaction], effect: Fold | None = None, fellows: Sequence[Offer] = ()
+    ) -> Testimony:
         """Tell what keeps out the stream's next transactions; only the first of them if the run cannot be followed.
 
-        ``effect`` is that of a longer run, of which ``run`` has the first transactions.
+        ``effect`` is that of a longer run, of which ``run`` has the first transactions. ``fellows`` are runs of
+        siblings: the target is looked at as it would be with as many of them as fit.
 
         Raises:
             LockConflict: a row of the target is locked by another transaction, for now.
@@ -111,7 +115,7 @@ class Witness:
         rows = effect_of(run, self._asker.plan) if effect is None else effect_of_fold(effect)
         with self._connections.open(self._target, _TARGET_SESSION, target_fault) as connection:
             show_generated_keys(connection)  # as the session did that read the definitions
-            matches = Probe(self._asker, connection, run, rows).search()
+            matches = Probe(self._asker, connection, run, rows, fellows).search()
         with contextlib.ExitStack() as stack:
             sources = _Sources(self._asker.stream)
             for name in sorted(self._places, key=lambda name: name != self._asker.stream):  # the own one first

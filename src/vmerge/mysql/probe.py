@@ -22,8 +22,9 @@ from typing import Any
 from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
-from vmerge.core.effect import Effect
+from vmerge.core.effect import Effect, effect_of
 from vmerge.core.events import RowsEvent, TableMap, Transaction
+from vmerge.core.joint import Offer
 from vmerge.core.plan import Plan
 from vmerge.core.rules import TableName
 from vmerge.errors import KeyConflict, RowMissing, UnsupportedEvent, VmergeError
@@ -32,6 +33,7 @@ from vmerge.mysql.definitions import Definitions, read_definitions, require_unch
 from vmerge.mysql.events_applier import EventsApplier
 from vmerge.mysql.faults import errno_of, target_fault
 from vmerge.mysql.key_queries import KeyQuery, Literals, Match, Search, key_queries, quoted_name
+from vmerge.mysql.target import Membership
 
 MATCHES = 10
 """Told at most: a verdict needs one, an operator a few."""
@@ -66,13 +68,29 @@ class _ProbedTable:
     queries: tuple[KeyQuery, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Fellow:
+    """A sibling's run that is on the target as far as this look goes."""
+
+    run: Sequence[Transaction]
+    effect: Effect
+    applier: EventsApplier
+
+
 class Probe:
     """One effect, held against the target over one connection, which has autocommit off.
 
     Promise: what it changes it rolls back. Owner: the stream's thread. Methods raise PyMySQL's errors, too.
     """
 
-    def __init__(self, asker: Asker, connection: Connection[Any], run: Sequence[Transaction], effect: Effect) -> None:
+    def __init__(
+        self,
+        asker: Asker,
+        connection: Connection[Any],
+        run: Sequence[Transaction],
+        effect: Effect,
+        fellows: Sequence[Offer] = (),
+    ) -> None:
         """Make the probe tables that are missing: statements that commit.
 
         Raises:
@@ -96,6 +114,16 @@ class Probe:
         connection.rollback()  # a session with an open transaction takes no format description
         self._applier = EventsApplier(connection, self._target_name, asker.definitions, asker.server_id)
         self._probe_applier = EventsApplier(connection, self._probe_name, probe_definitions, asker.server_id)
+        self._fellows = list(self._followed(fellows))
+
+    def _followed(self, offers: Sequence[Offer]) -> Iterator[_Fellow]:
+        """Yield those of the fellows whose runs can be followed."""
+        for offer in offers:
+            member = offer.membership
+            assert isinstance(member, Membership), "offers of one workflow go to one kind of target"
+            applier = self._applier.twin(member.plan.target_name, member.definitions)
+            with contextlib.suppress(UnsupportedEvent):
+                yield _Fellow(offer.run, effect_of(offer.run, member.plan), applier)
 
     def _made(self, probe: TableName, table: TableName) -> Definitions:
         """Make a probe table unless it is there: the statement would be in the target's binlog each time."""
@@ -125,6 +153,8 @@ class Probe:
             RowMissing: a row to delete is not there.
             UnsupportedEvent: they are kept out, and by what cannot be found.
         """
+        while (misfit := self._misfit()) is not None:
+            self._fellows.remove(misfit)
         rows = self._effect.inserts
         found = self._matches((), rows, Search.INDEXED)
         if found or self._takes(rows):
@@ -140,6 +170,25 @@ class Probe:
             return ()
         table = ".".join(self._target_name(rows[count - 1].shape.table))
         raise UnsupportedEvent(f"a row of {table} is kept out of the target by a row that cannot be found")
+
+    def _misfit(self) -> _Fellow | None:
+        """Return a fellow whose rows do not fit beside the others', behind what all of them and we take away."""
+        with self._transaction():
+            self._apply(self._applier, self._effect.deletes)
+            for fellow in self._fellows:
+                if not self._fits(fellow, fellow.effect.deletes):
+                    return fellow
+            for fellow in self._fellows:
+                if not self._fits(fellow, fellow.effect.inserts):
+                    return fellow
+            return None
+
+    def _fits(self, fellow: _Fellow, rows: Sequence[RowsEvent]) -> bool:
+        try:
+            self._apply(fellow.applier, rows, fellow.run)
+        except (KeyConflict, RowMissing, UnsupportedEvent):  # it stands elsewhere by now, or needs others than are here
+            return False
+        return True
 
     def _takes(self, rows: Sequence[RowsEvent]) -> bool:
         """Whether the target takes rows: the only proof that nothing was overlooked."""
@@ -190,15 +239,21 @@ class Probe:
         return [query.read_match(row) for row in self._rows(statement)]
 
     def _bring(self, rows: Sequence[RowsEvent]) -> None:
-        """Take the deletes away, and bring rows to the target's own tables."""
+        """Take the deletes away, and bring the fellows' rows and ours to the target's own tables."""
         self._apply(self._applier, self._effect.deletes)
+        for fellow in self._fellows:
+            self._apply(fellow.applier, fellow.effect.deletes, fellow.run)
+        for fellow in self._fellows:
+            self._apply(fellow.applier, fellow.effect.inserts, fellow.run)
         self._apply(self._applier, rows)
 
-    def _apply(self, applier: EventsApplier, rows: Sequence[RowsEvent]) -> None:
+    def _apply(
+        self, applier: EventsApplier, rows: Sequence[RowsEvent], run: Sequence[Transaction] | None = None
+    ) -> None:
         if not rows:
             return
         try:
-            applier.apply(self._run, rows)
+            applier.apply(self._run if run is None else run, rows)
         except MySQLError as error:
             # Not by way of a name here: the fault would hold this frame, and with it the rows, in a cycle.
             raise self._fault_of(error) from error

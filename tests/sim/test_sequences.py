@@ -43,6 +43,8 @@ primary key, uid unique null)`` unless said. Sequences that no transaction of an
     29   two tenants with one address                       permanent   two_tenants_one_address
     30   values that a conversion would make equal          -           collation_differs, time_zones_keep_values_apart
 
+More stories: ``family_*`` for foreign keys; ``two_keys_*`` for several keys at once; ``key_*_is_proven``.
+
 What has no test in the simulator: 18, as a history of the simulator says all that its shards did; 19, as it has no
 triggers; 24 and 30, as its values are equal or not; 27, as it delivers transactions, and which event is one is known to
 the decoder of the binlog.
@@ -59,7 +61,7 @@ from tests.sim.world import Settings, World
 
 from vmerge.core.conflict_terms import Await
 
-A, B = 0, 1
+A, B, C = 0, 1, 2
 U = Table("u", unique=((1,),))
 FAMILY = (Table("parent"), Table("child", parents=((1, "parent"),)))
 
@@ -289,3 +291,34 @@ def test_sequence_26_values_shifted_in_one_statement(tally: Tally) -> None:
         initial=((add(1, 1), add(2, 2)), ()),
     )
     assert_always_ends_in_the_union(history, tally)
+
+
+# Several keys at once
+
+
+def test_two_keys_held_by_two_siblings(tally: Tally) -> None:
+    """A's row meets B's by one key, which B releases, and C's by another, which only A itself releases later."""
+    table = Table("u", unique=((1,), (2,)))
+    history = from_real_order(
+        (table,),
+        [
+            (B, (insert("u", 2, "x", None),)),
+            (B, (delete("u", 2, "x", None),)),
+            (A, (insert("u", 1, "x", 7),)),
+            (A, (update("u", (1, "x", 7), (1, "x", None)),)),
+            (C, (insert("u", 3, None, 7),)),
+        ],
+        streams=3,
+    )
+    tally.histories += 1
+    assert Search(history, Settings(batch=2, calm=2, jump_after_seconds=0.0), 0, tally).run() == {history.end}
+    world = World(history, Settings(batch=1))
+    for name, vector in (("B", (0, 1, 0)), ("C", (0, 1, 1))):
+        while world.vector != vector:
+            world.step(name)
+    while not world.is_asleep("A"):
+        world.step("A")
+    finish(world)
+    assert world.vector == history.end
+    counters = world.board.progress("A").counters
+    assert (counters.waits, counters.jumps) == (1, 1)

@@ -45,9 +45,9 @@ primary key, uid unique null)`` unless said. Sequences that no transaction of an
 More stories: ``family_*`` for foreign keys; ``two_keys_*`` for several keys at once; ``key_*_is_proven``.
 
 What has no test in the simulator: 18, as a history of the simulator says all that its shards did (from MySQL 9.6 on a
-binlog does, too; a merge from an older source is refused, see ``cascade-not-logged`` in the tests of preflight); 19, as it has no
-triggers; 24 and 30, as its values are equal or not; 27, as it delivers transactions, and which event is one is known to
-the decoder of the binlog.
+binlog does, too; a merge from an older source is refused, see ``cascade-not-logged`` in the tests of preflight); 19, as
+it has no triggers; 24 and 30, as its values are equal or not; 27, as it delivers transactions, and which event is one
+is known to the decoder of the binlog.
 """
 
 from __future__ import annotations

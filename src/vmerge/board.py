@@ -182,11 +182,16 @@ class Board:
             self.withdraw(name)
             return True
 
-    def withdraw(self, name: str) -> None:
-        """Take a stream's offer away, come what may; one that a leader has in hand is settled without it."""
+    def withdraw(self, name: str) -> bool:
+        """Take a stream's offer away, come what may; one that a leader has in hand is settled without it.
+
+        Return whether a leader has it in hand, and so may still read what was offered.
+        """
         with self._changed:
-            if self._offers.pop(name, None) is not None:
+            offered = self._offers.pop(name, None)
+            if offered is not None:
                 self._tell()
+            return offered is not None and offered.leader is not None
 
     def lead(self, name: str, now: float, patient_since: float) -> tuple[Offer, ...]:
         """Take all offers that hold into a stream's hand and return them, in the order of names; none if it may not.

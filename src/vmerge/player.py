@@ -216,7 +216,8 @@ class Player:
 
     def _leave_joints(self) -> None:
         self._board.lose(self._name)
-        self._board.withdraw(self._name)
+        if self._board.withdraw(self._name):
+            self._long = None  # not closed: its leader reads it in another thread, and is the last to let go of it
 
     def step(self) -> Await | Parked | None:
         """Do one thing; return what to wait for before the next step, if anything.

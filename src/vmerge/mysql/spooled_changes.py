@@ -37,8 +37,8 @@ _WALK = "SELECT before, after FROM change ORDER BY number"
 class SpooledChanges:
     """One table's changes on disk, in bounded memory.
 
-    Owner: the thread that made it, or the leader of a joint commit while that thread is parked. Once it is closed every
-    call raises ``SpoolFailed``.
+    Owner: the thread that made it, or the leader of a joint commit while that thread is parked. Never closed while
+    another thread may read it: that ends the process. It is closed, too, when nobody refers to it any more.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -157,6 +157,8 @@ class Player:
         self._in_flight: list[Transaction] = []
         self._parts: tuple[Part, ...] = ()
         """What is in flight, if it is a joint commit that this stream leads."""
+        self._may_be_joined = False
+        """Whether a joint commit that this stream leads may be on the target."""
         self._long: LongRun | None = None
         """The run from the position on, if it is longer than what the backlog keeps."""
         self._is_long_in_flight = False
@@ -215,7 +217,9 @@ class Player:
         self._reporter.closed()
 
     def _leave_joints(self) -> None:
-        self._board.lose(self._name)
+        if self._may_be_joined:
+            self._board.lose(self._name)
+        self._board.settle(self._name, ())
         if self._board.withdraw(self._name):
             self._long = None  # not closed: its leader reads it in another thread, and is the last to let go of it
 
@@ -455,10 +459,12 @@ class Player:
                 assert_never(settlement)
 
     def _commit_joint(self) -> Await | Parked | None:
+        self._may_be_joined = True
         try:
             self._target.commit_joint(self._parts)
         except TargetError as error:
             return self._unjoined(error)
+        self._may_be_joined = False
         parts, self._parts = self._parts, ()
         self._board.settle(self._name, parts)
         own = self._board.offered(self._name)
@@ -472,6 +478,7 @@ class Player:
             raise error
         self._parts = ()
         self._target.rollback()
+        self._may_be_joined = False
         self._board.settle(self._name, ())
         own = self._board.offered(self._name)
         assert own is not None, "a leader is a member"

@@ -149,6 +149,7 @@ def test_rule_4_fences_end_with_their_wait() -> None:
     one.next_finding()
     del one.database.rows["u", 9]
     while one.database.checkpoints["A"].count() < 1:
+        one.clock.advance(0.1)
         one.player.step()
     one.b_applies(5)
     assert isinstance(one.next_finding(), Transient)

@@ -50,7 +50,7 @@ def test_the_leader_reads_on_when_a_member_ends() -> None:
         for name in "AB":
             if world.board.offered(name) is None:
                 world.step(name)
-    offers = world.board.lead("A", world.clock.now)
+    offers = world.board.lead("A", world.clock.now, world.clock.now)
     assert [offer.stream for offer in offers] == ["A", "B"]
     run = weakref.ref(offers[1].long_run)
     world.streams["B"].player.close()

@@ -63,6 +63,9 @@ OFFER_SHARE = 0.02
 UNJOINED_ATTEMPT = 3
 """The pause after a joint commit that did not fit is that of a third attempt: soon, and others may be there by then."""
 
+LONGEST_REST_SECONDS = 15.0
+"""After a joint commit that did not fit, whatever it has cost: a target ends sessions that say nothing for longer."""
+
 LED_SECONDS = 1.0
 """How long at a time a member waits for its leader; it is woken when the leader is done."""
 
@@ -337,6 +340,7 @@ class Player:
             run = self._long_run(kept)
             while run.count < jumping.count and (more := self._backlog.read_on(run.position)):
                 run.add(more)
+                self._save_if_due()  # one step may read for long, and the target ends sessions that say nothing
         except UnsupportedEvent as error:
             self._end_long_run()
             return self._failed(len(kept), error)
@@ -486,7 +490,8 @@ class Player:
 
     def _as_unjoined(self, offered: Offered) -> terms.Unjoined:
         now = self._clock.monotonic()
-        return terms.Unjoined(now, self._pause(UNJOINED_ATTEMPT) + (now - offered.led_at) * REST_SHARE)
+        rest = min((now - offered.led_at) * REST_SHARE, LONGEST_REST_SECONDS)
+        return terms.Unjoined(now, self._pause(UNJOINED_ATTEMPT) + rest)
 
     # Conflicts
 

@@ -19,6 +19,7 @@ from vmerge.core.conflict_terms import Await, Limits
 from vmerge.core.events import Transaction
 from vmerge.core.evidence import Held, Presence
 from vmerge.core.fold import Fold
+from vmerge.core.joint import Offer
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState
 from vmerge.core.verdict import Finding, Permanent, Transient
@@ -40,7 +41,9 @@ class Moving:
         """How far B's source is."""
         self.meanwhile: Callable[[], object] = lambda: None
 
-    def testify(self, run: Sequence[Transaction], effect: Fold | None = None) -> evidence.Testimony:
+    def testify(
+        self, run: Sequence[Transaction], effect: Fold | None = None, fellows: Sequence[Offer] = ()
+    ) -> evidence.Testimony:
         """See ``Witness``."""
         self.meanwhile()
         presences = {"A": Presence.GONE, "B": Presence.GONE}

@@ -17,11 +17,11 @@ from typing import Protocol
 from vmerge.core.events import Heartbeat, SchemaChange, SourceItem, Transaction
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.stretch import gtids_of
-from vmerge.errors import SourceLost
+from vmerge.errors import SourceLost, VmergeError
 
 
 class Source(Protocol):
-    """Where a stream's items come from."""
+    """Where a stream's items come from. An error of a call is that of each later one, until it is opened again."""
 
     def open(self, position: GtidSet) -> None:
         """Begin behind ``position``, however often it was open before."""
@@ -191,12 +191,14 @@ class Backlog:
             return self._source.poll()
         except SourceLost:
             self._reopen(reached)
-            return ()
+        except VmergeError:
+            pass  # as in _poll
+        return ()
 
     def _reopen(self, reached: GtidSet) -> None:
         """Let the source go on behind ``reached``. While it is not back nothing more comes."""
         self._reached, self._has_ended = None, False
-        with suppress(SourceLost):
+        with suppress(VmergeError):
             self._source.open(reached)
             self._reached = reached
 
@@ -208,8 +210,10 @@ class Backlog:
         try:
             self._take(self._source.poll())
         except SourceLost:
-            with suppress(SourceLost):  # not yet back: what has arrived has to do until the next time
+            with suppress(VmergeError):  # not yet back: what has arrived has to do until the next time
                 self._source.open(position.advanced(self._gtids()))
+        except VmergeError:
+            pass  # an event that cannot be carried: ``read`` says so again once all before it is done
 
     def _gtids(self) -> list[Gtid]:
         changes = [item.gtid for item in self.items if isinstance(item, SchemaChange)]

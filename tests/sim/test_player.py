@@ -29,6 +29,7 @@ from vmerge.errors import (
     SchemaMismatch,
     SourceLost,
     TargetError,
+    UnsupportedEvent,
     VmergeError,
 )
 from vmerge.player import IDLE_SAVE_SECONDS, Parked, Player
@@ -49,6 +50,19 @@ class RefusingTarget(SimTarget):
                 self.refuses = None
             raise error
         super().apply(batch)
+
+
+class BreakingSource(SimSource):
+    """Cannot read on from a given transaction, however often it is asked."""
+
+    breaks_at: int | None = None
+
+    def read(self) -> list[SourceItem]:
+        """See ``Source``."""
+        following = self.rest[0] if self.rest else None
+        if isinstance(following, Transaction) and following.gtid.number == self.breaks_at:
+            raise UnsupportedEvent("an event of an unknown kind")
+        return super().read()
 
 
 class SilentWitness:
@@ -72,7 +86,7 @@ class Lone:
         for name in ("A", "B"):
             self.board.update(name, state=StreamState.RUNNING, phase=Phase.STREAMING)
         self.database = SimDatabase(TABLES, {"A": GtidSet(), "B": GtidSet()})
-        self.source = SimSource(items, chunk)
+        self.source = BreakingSource(items, chunk)
         self.target = RefusingTarget(self.database, "A")
         self.limits = Limits(batch, timeout_seconds=10.0)
         self.accepted = accepted
@@ -279,6 +293,19 @@ def test_a_refused_transaction_does_not_keep_back_those_before_it(error: TargetE
     assert str(gtid_of(0, 3)) in raised.message
     assert lone.ids == [1, 2]
     assert lone.board.progress("A").counters.splits == 1
+
+
+def test_an_event_that_cannot_be_read_keeps_back_nothing_before_it() -> None:
+    """A blocked stream that looks ahead and meets it waits on, and stops when it comes to it."""
+    lone = Lone([work(1, insert("u", 1, "a")), work(2)], chunk=1)
+    lone.source.breaks_at = 2
+    lone.database.rows["u", 9] = (9, "a")
+    for _ in range(5):
+        assert lone.steps() is not None
+        lone.clock.advance(1.0)
+    del lone.database.rows["u", 9]
+    lone.fails(UnsupportedEvent)
+    assert (lone.stored, lone.ids) == (1, [1])
 
 
 def test_a_blocked_transaction_that_is_refused_ends_the_wait() -> None:

@@ -86,7 +86,7 @@ Evidence
 ``Siblings`` is the snapshot of the board taken *before* the attempt that failed: what moved since then may have
 released the key, so the wait that follows ends at once. Time counts towards ``timeout_seconds`` only while every
 sibling is free to move, for waiting for a stream that somebody stopped proves nothing; and only from the last testimony
-on that said with what the wait will end.
+on that said with what the wait will end, if that can come: what our own later transactions release comes by a jump.
 
 Batching returns when the blocked transaction is committed **and** a sibling has committed once more since, or a number
 of own transactions passed without a conflict: without that patience a hot key would make the limit flap.
@@ -127,7 +127,8 @@ from vmerge.core.conflict_terms import (
     Waiting,
     Woken,
 )
-from vmerge.core.verdict import Permanent, Transient
+from vmerge.core.evidence import Presence
+from vmerge.core.verdict import Finding, Permanent, Transient
 
 LONGEST_SILENCE_SECONDS = 30.0
 """Between two testimonies of a wait that lasts: each costs the sources a few reads."""
@@ -337,12 +338,19 @@ def _after_testimony(state: Live, event: Testified, limits: Limits) -> tuple[Sta
         return Stuck(Reason.PROVEN, suspect), GiveUp(Reason.PROVEN, suspect)
     if not state.siblings.count:
         return Stuck(Reason.NO_SIBLING), GiveUp(Reason.NO_SIBLING)
-    counted = 0.0 if isinstance(finding, Transient) and finding.held is not None else state.counted_seconds
+    counted = 0.0 if _tells_the_end(finding, state) else state.counted_seconds
     waiting = replace(state, inquiry=replace(state.inquiry, suspect=suspect), counted_seconds=counted)
     until = min(event.now + event.pause_seconds, _ask_at(waiting, limits))
     if _may_join(waiting):
         return _joining(waiting, until)
     return waiting, Await(until, state.siblings.version)
+
+
+def _tells_the_end(finding: Finding, waiting: Waiting) -> bool:
+    """Whether the wait is going to end: what this stream itself releases later ends it only if it can jump there."""
+    if not isinstance(finding, Transient) or finding.held is None:
+        return False
+    return waiting.may_jump or finding.held.own_presence is Presence.ALIVE
 
 
 def _after_lock(state: Live, event: Locked, limits: Limits) -> tuple[State, Decision]:

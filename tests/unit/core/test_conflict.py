@@ -439,6 +439,16 @@ def test_a_wait_whose_end_is_known_does_not_time_out() -> None:
     assert following.counted_seconds == 0.0
 
 
+def test_a_wait_that_only_an_impossible_jump_would_end_times_out() -> None:
+    """Our own later transactions release the key, and they cannot be followed: nothing will ever end this wait."""
+    own = Transient(replace(HELD, own_presence=Presence.GONE), ("B",))
+    for may_jump, counted in ((True, 0.0), (False, 9.0)):
+        asking = replace(WAITING, counted_seconds=9.0, may_jump=may_jump, inquiry=Inquiry(109.0, 3))
+        following, _ = decide(asking, terms.Testified(own, 109.1, 0.5), LIMITS)
+        assert isinstance(following, Waiting)
+        assert following.counted_seconds == counted
+
+
 def test_rule_1_a_sibling_that_moved_during_the_attempt_wakes_at_once() -> None:
     """The awaited version is that of before the attempt, not the one at the time of the failure."""
     before = Siblings(version=7, count=1)

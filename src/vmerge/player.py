@@ -11,8 +11,10 @@ steps is a schedule of everything that streams see of each other, and between tw
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Protocol, assert_never
 
 from vmerge.backlog import USUAL_REACH, Backlog, Reach, Source
@@ -543,6 +545,8 @@ class Player:
             testimony = self._witness.testify(run, effect, self._blocked_fellows(applied))
         except VmergeError as error:
             finding = Unproven(error.message)
+        except Exception as error:  # a flaw in what only looks is no reason to stop; its text may hold row values
+            finding = Unproven(f"internal error: {type(error).__name__}{_place_of(error)}")
         else:
             self._fences = testimony.heads
             finding = judge(testimony, standing)
@@ -594,3 +598,9 @@ class Player:
                 stop.wait(seconds)
             case Await(seen_version=int() as version):
                 self._board.wait_for_siblings(self._name, version, seconds, stop)
+
+
+def _place_of(error: Exception) -> str:
+    """Return where an error comes from, to be reported."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" at line {frames[-1].lineno} of {PurePath(frames[-1].filename).name}" if frames else ""

@@ -19,6 +19,7 @@ from vmerge.core.fold import Fold
 from vmerge.core.joint import Offer
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.states import Phase, StreamState
+from vmerge.core.verdict import Unproven
 from vmerge.errors import (
     CommitUnknown,
     ConflictUnresolved,
@@ -68,11 +69,13 @@ class BreakingSource(SimSource):
 class SilentWitness:
     """Cannot ask anybody."""
 
+    error: Exception = SourceLost("no source answers")
+
     def testify(
         self, run: Sequence[Transaction], effect: Fold | None = None, fellows: Sequence[Offer] = ()
     ) -> evidence.Testimony:
         """See ``Witness``."""
-        raise SourceLost("no source answers")
+        raise self.error
 
 
 class Lone:
@@ -88,6 +91,7 @@ class Lone:
         self.database = SimDatabase(TABLES, {"A": GtidSet(), "B": GtidSet()})
         self.source = BreakingSource(items, chunk)
         self.target = RefusingTarget(self.database, "A")
+        self.witness = SilentWitness()
         self.limits = Limits(batch, timeout_seconds=10.0)
         self.accepted = accepted
         self.player = self._player()
@@ -98,7 +102,7 @@ class Lone:
             "A",
             self.source,
             self.target,
-            SilentWitness(),
+            self.witness,
             self.board,
             limits=self.limits,
             clock=self.clock,
@@ -293,6 +297,25 @@ def test_a_refused_transaction_does_not_keep_back_those_before_it(error: TargetE
     assert str(gtid_of(0, 3)) in raised.message
     assert lone.ids == [1, 2]
     assert lone.board.progress("A").counters.splits == 1
+
+
+def test_a_witness_that_fails_stops_nothing() -> None:
+    """A flaw of ours in gathering evidence is told without any value, and the wait goes on to its end."""
+    lone = Lone([work(1, insert("u", 1, "a"))])
+    lone.witness.error = ValueError("a value: a")
+    lone.reopen()
+    lone.database.rows["u", 9] = (9, "a")
+    for _ in range(5):
+        assert lone.steps() is not None
+        lone.clock.advance(1.0)
+    blocked = lone.board.progress("A").blocked
+    assert blocked is not None
+    assert isinstance(blocked.finding, Unproven)
+    assert "ValueError at line" in blocked.finding.reason
+    assert "a value" not in blocked.finding.reason
+    del lone.database.rows["u", 9]
+    lone.steps()
+    assert lone.stored == 1
 
 
 def test_an_event_that_cannot_be_read_keeps_back_nothing_before_it() -> None:

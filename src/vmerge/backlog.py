@@ -148,6 +148,10 @@ class Backlog:
             return True
         return len(run) < len(self.items) and isinstance(self.items[len(run)], Transaction)
 
+    def is_too_large(self, run: Sequence[Transaction]) -> bool:
+        """Whether a look ahead has a transaction that is itself beyond the bounds, and so is alone in it."""
+        return run[0].byte_count > self._reach.bytes
+
     def read_on(self, reached: GtidSet) -> list[Transaction]:
         """Return what has arrived behind ``reached``, and do not keep it; perhaps nothing.
 

@@ -324,7 +324,7 @@ class Player:
     def _jump(self, jumping: Jumping) -> Await | Parked | None:
         """Apply the next transactions, as many as have arrived of so many, as their net effect."""
         run = self._backlog.look_ahead(jumping.count, self._position)
-        if len(run) < jumping.count and self._backlog.is_all_kept(run):
+        if self._backlog.is_too_large(run) or (len(run) < jumping.count and self._backlog.is_all_kept(run)):
             return self._jump_far(jumping, run)
         if len(run) < jumping.least:
             return self._obey(self._decide(terms.Unreached(*self._now_and_pause())))
@@ -337,7 +337,7 @@ class Player:
         return None
 
     def _jump_far(self, jumping: Jumping, kept: Sequence[Transaction]) -> Await | Parked | None:
-        """Jump beyond what the backlog keeps: the net effect of all that passes by grows on disk."""
+        """Jump beyond what the backlog keeps, or over more than memory shall hold: the net effect grows on disk."""
         try:
             run = self._long_run(kept)
             while run.count < jumping.count and (more := self._backlog.read_on(run.position)):
@@ -360,6 +360,7 @@ class Player:
         if self._long is None:
             self._long = LongRun(self._position, self._target.begin_fold())
             self._long.add(kept)
+            self._long.kept = len(kept)
         return self._long
 
     def _end_long_run(self) -> None:
@@ -389,7 +390,7 @@ class Player:
             self._target.commit(run.position, run.stretch.committed_at_microseconds)
         except TargetError as error:
             return self._failed(run.count, error)
-        self._has_committed(run.stretch, run.position, dropped=len(self._backlog.items))
+        self._has_committed(run.stretch, run.position, dropped=run.kept)
         return None
 
     def _has_committed(self, stretch: Stretch, position: GtidSet, *, dropped: int) -> None:
@@ -458,8 +459,7 @@ class Player:
                 self._fellows = offered.fellows
                 return self._obey(self._decide(self._as_unjoined(offered)))
             case Part():
-                count = settlement.stretch.count if settlement.effect is None else len(self._backlog.items)
-                self._has_committed(settlement.stretch, settlement.position, dropped=count)
+                self._has_committed(settlement.stretch, settlement.position, dropped=len(settlement.run))
                 return None
             case _:
                 assert_never(settlement)

@@ -7,15 +7,16 @@ from dataclasses import replace
 
 import pytest
 from tests.sim.database import SimDatabase
-from tests.sim.ends import Fault, SimClock, SimSource, SimTarget
+from tests.sim.ends import Fault, SimClock, SimRules, SimSource, SimTarget
 from tests.sim.rows import Change, Table, delete, insert, update
 from tests.sim.world import gtid_of, transaction_of
 
+from vmerge.backlog import USUAL_REACH, Reach
 from vmerge.board import Board
 from vmerge.core import evidence
 from vmerge.core.conflict_terms import Await, Limits
 from vmerge.core.events import SchemaChange, SourceItem, Transaction
-from vmerge.core.fold import Fold
+from vmerge.core.fold import Fold, MemoryChanges
 from vmerge.core.joint import Offer
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.states import Phase, StreamState
@@ -82,8 +83,15 @@ class Lone:
     """One player A with these items, beside a sibling B that the test moves by hand."""
 
     def __init__(
-        self, items: Sequence[SourceItem], *, batch: int = 10, chunk: int = 100, accepted: frozenset[Gtid] = frozenset()
+        self,
+        items: Sequence[SourceItem],
+        *,
+        batch: int = 10,
+        chunk: int = 100,
+        accepted: frozenset[Gtid] = frozenset(),
+        reach: Reach = USUAL_REACH,
     ) -> None:
+        self.reach = reach
         self.clock = SimClock()
         self.board = Board(["A", "B"])
         for name in ("A", "B"):
@@ -109,6 +117,7 @@ class Lone:
             concerns=lambda change: "ALTER" in change.statement,
             accepted_schema_changes=self.accepted,
             pause=lambda attempt: 0.5,
+            reach=self.reach,
         )
 
     def reopen(self) -> None:
@@ -281,6 +290,37 @@ def test_a_schema_change_of_others_stops_no_jump() -> None:
     lone.steps()
     assert lone.stored == 3
     assert lone.board.progress("A").counters.jumps == 1
+
+
+# Transactions that memory shall not hold
+
+
+class OnDisk(MemoryChanges):
+    """Changes that a target keeps elsewhere."""
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_a_large_transaction_is_folded_where_there_is_room(released: bool) -> None:
+    """Its net effect is never in memory, and what has arrived behind it is not taken for done."""
+    takes = insert("u", 1, "a"), delete("u", 1, "a"), insert("u", 2, None)
+    first = [work(1, *takes)] if released else [work(1, *takes[:1]), work(2, *takes[1:])]
+    behind = [work(number, insert("u", number, None)) for number in range(5, 8)]
+    lone = Lone([*first, *behind], reach=Reach(bytes=1))
+    folded: list[OnDisk] = []
+
+    def keep() -> OnDisk:
+        folded.append(OnDisk())
+        return folded[-1]
+
+    lone.target.begin_fold = lambda: Fold(SimRules(lone.database), keep)  # type: ignore[method-assign]
+    lone.target.apply_net_effect = lambda run: pytest.fail("in memory")  # type: ignore[method-assign]
+    lone.database.rows["u", 9] = (9, "a")
+    for _ in range(10):
+        lone.steps()
+        lone.clock.advance(0.5)
+    assert lone.ids == [2, 5, 6, 7, 9]
+    assert lone.stored == len(first) + 3
+    assert folded
 
 
 # Failures

@@ -23,6 +23,8 @@ class LongRun:
         """The one behind the last transaction that was added."""
         self.stretch: Stretch | None = None
         """None before the first transaction."""
+        self.kept = 0
+        """How many of the transactions, the first ones, the backlog keeps."""
 
     @property
     def count(self) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -22,6 +23,9 @@ from vmerge.lab.servers import Lab, Options, Server
 StartServer = Callable[..., Server]
 
 _numbers = itertools.count(1)
+
+# A shell that starts us in the background has SIGINT ignored, and whatever we start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -347,10 +347,11 @@ def _after_testimony(state: Live, event: Testified, limits: Limits) -> tuple[Sta
 
 
 def _tells_the_end(finding: Finding, waiting: Waiting) -> bool:
-    """Whether the wait is going to end: what this stream itself releases later ends it only if it can jump there."""
+    """Whether the wait is going to end: where only we release the key, later, it does so only if we can jump there."""
     if not isinstance(finding, Transient) or finding.held is None:
         return False
-    return waiting.may_jump or finding.held.own_presence is Presence.ALIVE
+    will_stay = Presence.ALIVE in finding.held.holder_presences.values()
+    return waiting.may_jump or finding.held.own_presence is Presence.ALIVE or not will_stay
 
 
 def _after_lock(state: Live, event: Locked, limits: Limits) -> tuple[State, Decision]:

@@ -439,14 +439,24 @@ def test_a_wait_whose_end_is_known_does_not_time_out() -> None:
     assert following.counted_seconds == 0.0
 
 
-def test_a_wait_that_only_an_impossible_jump_would_end_times_out() -> None:
-    """Our own later transactions release the key, and they cannot be followed: nothing will ever end this wait."""
-    own = Transient(replace(HELD, own_presence=Presence.GONE), ("B",))
-    for may_jump, counted in ((True, 0.0), (False, 9.0)):
-        asking = replace(WAITING, counted_seconds=9.0, may_jump=may_jump, inquiry=Inquiry(109.0, 3))
-        following, _ = decide(asking, terms.Testified(own, 109.1, 0.5), LIMITS)
-        assert isinstance(following, Waiting)
-        assert following.counted_seconds == counted
+@pytest.mark.parametrize(
+    ("own", "holder", "may_jump", "counted"),
+    [
+        (Presence.GONE, Presence.ALIVE, False, 9.0),
+        (Presence.GONE, Presence.ALIVE, True, 0.0),
+        (Presence.GONE, Presence.GONE, False, 0.0),
+        (Presence.ALIVE, Presence.CHANGED, False, 0.0),
+    ],
+)
+def test_a_wait_that_only_an_impossible_jump_would_end_times_out(
+    own: Presence, holder: Presence, may_jump: bool, counted: float
+) -> None:
+    """The sibling's row stays, ours goes later, and what is between cannot be followed: nothing will end this wait."""
+    held = replace(HELD, own_presence=own, holder_presences={"A": holder})
+    asking = replace(WAITING, counted_seconds=9.0, may_jump=may_jump, inquiry=Inquiry(109.0, 3))
+    following, _ = decide(asking, terms.Testified(Transient(held, ("B",)), 109.1, 0.5), LIMITS)
+    assert isinstance(following, Waiting)
+    assert following.counted_seconds == counted
 
 
 def test_rule_1_a_sibling_that_moved_during_the_attempt_wakes_at_once() -> None:

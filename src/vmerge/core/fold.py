@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
 
-from vmerge.core.events import RowsEvent, RowsKind, RowsShape, TableMap
-from vmerge.core.rowimage import ImageCutter, Key
-from vmerge.errors import CorruptEvent, UnsupportedEvent
+from vmerge.core.events import RowsEvent, RowsKind, TableMap, Transaction
+from vmerge.core.rowimage import ImageCutter, Key, pairs, whole_rows
+from vmerge.errors import UnsupportedEvent
 
 
 class TableRules(Protocol):
@@ -133,7 +133,7 @@ class _TableFold:
                 for key, image in images:
                     self._vanish(key, image)
             case RowsKind.UPDATE:
-                for (old_key, before), (key, after) in _pairs(images):
+                for (old_key, before), (key, after) in pairs(images):
                     self._vanish(old_key, before)
                     self._appear(key, after)
             case RowsKind.PARTIAL_UPDATE:
@@ -176,8 +176,7 @@ class _TableFold:
         return ((before, after) for before, after in self._changes if before != after)
 
     def _events(self, kind: RowsKind, images: Iterator[bytes]) -> Iterator[RowsEvent]:
-        columns = _count_of_columns(self.table) + _all_columns(self.table) * (2 if kind is RowsKind.UPDATE else 1)
-        shape = RowsShape(self.table, kind, self._flags or 0, columns)
+        shape = whole_rows(self.table, kind, self._flags or 0)
         return (RowsEvent(shape, image) for image in images)
 
 
@@ -207,6 +206,10 @@ class Fold:
             elif folded.table.tail != table.tail:  # flags may differ: a source marks what a row needs a parent for
                 raise UnsupportedEvent(f"rows of {table.name} cannot be followed: its definition changed among them")
             folded.add(event)
+
+    def follow(self, transaction: Transaction) -> None:
+        """Follow the rows of a further transaction. Raises as ``add`` does."""
+        self.add(transaction.rows)
 
     def _begin(self, table: TableMap) -> _TableFold:
         key_columns, keeps_updates = self._rules.key_columns(table), self._rules.has_foreign_keys(table)
@@ -256,23 +259,3 @@ def fold(rows: Iterable[RowsEvent], rules: TableRules) -> NetEffect:
     run = Fold(rules)
     run.add(rows)
     return run.net_effect()
-
-
-def _pairs(images: Iterator[tuple[Key, bytes]]) -> Iterator[tuple[tuple[Key, bytes], tuple[Key, bytes]]]:
-    """Yield before- and after-image of each updated row."""
-    for before in images:
-        after = next(images, None)
-        if after is None:
-            raise CorruptEvent("an update has a row without its after-image")
-        yield before, after
-
-
-def _count_of_columns(table: TableMap) -> bytes:
-    """Return the column count as it stands in a rows event."""
-    count = table.column_count
-    return bytes((count,)) if count < 251 else b"\xfc" + count.to_bytes(2, "little")
-
-
-def _all_columns(table: TableMap) -> bytes:
-    """Return the bitmap with all columns present."""
-    return ((1 << table.column_count) - 1).to_bytes((table.column_count + 7) // 8, "little")

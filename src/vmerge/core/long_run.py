@@ -34,7 +34,7 @@ class LongRun:
     def add(self, transactions: Sequence[Transaction]) -> None:
         """Let the run grow. Raises as ``Fold.add`` does; the run is of no use then."""
         for transaction in transactions:
-            self._fold.add(transaction.rows)
+            self._fold.follow(transaction)
         self.position = self.position.advanced(gtids_of(transactions))
         added = Stretch.of(transactions)
         self.stretch = added if self.stretch is None else self.stretch.extended(added)

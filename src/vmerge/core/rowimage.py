@@ -1,7 +1,8 @@
 """Row images: where one ends, and the bytes of the columns that name the row.
 
 Knows: how long the value of every column type is. Never knows: what a value means: nothing is decoded. Used by
-``core/fold.py``. Source: mysql::binlog::event::Rows_event; Field_*::pack in mysql-server's sql/field.cc.
+``core/fold.py``, ``core/effect.py`` and ``core/quarantine.py``.
+Source: mysql::binlog::event::Rows_event; Field_*::pack in mysql-server's sql/field.cc.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from vmerge.core.column_types import ColumnShape, ColumnType, column_shapes
-from vmerge.core.events import TableMap
+from vmerge.core.events import RowsKind, RowsShape, TableMap
 from vmerge.errors import CorruptEvent, UnsupportedEvent
 
 Key = tuple[bytes, ...]
@@ -110,3 +111,24 @@ class ImageCutter:
             if offset > len(images):
                 raise CorruptEvent(f"a row image of {self._name} is cut")
             yield tuple(key), images[start:offset]
+
+
+def pairs(images: Iterator[tuple[Key, bytes]]) -> Iterator[tuple[tuple[Key, bytes], tuple[Key, bytes]]]:
+    """Yield before- and after-image of each updated row.
+
+    Raises:
+        CorruptEvent: the last row lacks its after-image.
+    """
+    for before in images:
+        after = next(images, None)
+        if after is None:
+            raise CorruptEvent("an update has a row without its after-image")
+        yield before, after
+
+
+def whole_rows(table: TableMap, kind: RowsKind, flags: int) -> RowsShape:
+    """Return the shape of rows whose images have all columns."""
+    count = table.column_count
+    prefix = bytes((count,)) if count < 251 else b"\xfc" + count.to_bytes(2, "little")
+    bitmap = ((1 << count) - 1).to_bytes((count + 7) // 8, "little")
+    return RowsShape(table, kind, flags, prefix + bitmap * (2 if kind is RowsKind.UPDATE else 1))

@@ -72,6 +72,14 @@ def read_table_map(body: bytes) -> TableMap:
         raise CorruptEvent(f"a table map event is not readable: {error}") from error
 
 
+def write_table_map(table: TableMap) -> bytes:
+    """Return the body of a table map event, such that ``read_table_map`` gives an equal table map."""
+    names = b"".join(
+        bytes((len(name),)) + name + b"\0" for name in (table.database.encode("utf-8"), table.table.encode("utf-8"))
+    )
+    return bytes(6) + table.flags.to_bytes(2, "little") + names + table.tail
+
+
 def _read_table_map(body: bytes) -> TableMap:
     flags = int.from_bytes(body[6:8], "little")
     database, offset = _read_name(body, 8)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vmerge.core.column_types import column_shapes
 from vmerge.core.events import TableMap
-from vmerge.core.table_map import read_table_map
+from vmerge.core.table_map import read_table_map, write_table_map
 from vmerge.errors import CorruptEvent
 
 # CREATE TABLE mixed (id int unsigned not null, born year, name varchar(10), note text character set latin1,
@@ -52,6 +54,13 @@ def test_minimal_metadata_leaves_the_rest_unsaid() -> None:
     assert table.collation_ids == (None, None, 255, 8, 63, None, None, None, 63, None)
     assert (table.labels, table.primary_key, table.visible) == (None, None, None)
     assert table.geometries == (*[None] * 7, 1, None, None)
+
+
+@pytest.mark.parametrize("tail", [MINIMAL, FULL, PLAIN])
+def test_a_table_map_is_read_as_it_was_written(tail: str) -> None:
+    """What is stored of a table map gives the same one again."""
+    table = read_table_map(body(tail))
+    assert asdict(read_table_map(write_table_map(table))) == asdict(table)
 
 
 def test_a_default_collation_holds_for_all_but_the_listed() -> None:

@@ -25,7 +25,7 @@ from vmerge.core.plan import Plan
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.rules import StartAt
 from vmerge.core.states import StreamState
-from vmerge.core.table_checks import StreamTables, check_pairs
+from vmerge.core.table_checks import StreamTables, check_pairs, check_quarantine
 from vmerge.errors import TargetAltered
 from vmerge.mysql.checkpoints import ControlTables, StoredStream
 from vmerge.mysql.connect import short_connection
@@ -33,6 +33,8 @@ from vmerge.mysql.definitions import Definitions, read_definitions
 from vmerge.mysql.faults import source_fault, target_fault
 from vmerge.mysql.lookup import SourcePlace, Witness
 from vmerge.mysql.preflight import StreamFacts, WorkflowFacts, examine, require
+from vmerge.mysql.quarantine import QuarantineTable
+from vmerge.mysql.quarantine_orders import QuarantineOrders
 from vmerge.mysql.schemas import read_logs_cascades, read_schemas
 from vmerge.mysql.source import DumpSource, decompress, source_positions
 from vmerge.mysql.spool import SpooledRows
@@ -59,7 +61,9 @@ def workflow_facts(workflow: Workflow) -> WorkflowFacts:
         StreamFacts(name, workflow.source_endpoint(name), workflow.rules(name), stream.start)
         for name, stream in workflow.streams.items()
     )
-    return WorkflowFacts(workflow.workflow, workflow.target_endpoint, workflow.target.control_database, streams)
+    control_database = workflow.target.control_database
+    duplicates = workflow.true_duplicates.rules
+    return WorkflowFacts(workflow.workflow, workflow.target_endpoint, control_database, streams, duplicates)
 
 
 def new_owner() -> str:
@@ -151,7 +155,7 @@ class WorkflowAssembly:
         workflow, stream = self._workflow, claim.stream
         plan, definitions = self._plan(stream)
         identity = replica_identity(workflow, stream)
-        server_id = identity.int & 0x7FFFFFFF | 0x40000000  # in a range that people do not use by hand
+        server_id = _server_id(identity)
         surroundings = Surroundings(
             wants=plan.wants,
             open_store=lambda: SpooledRows(self._spool_folder),
@@ -164,6 +168,7 @@ class WorkflowAssembly:
             workflow.target_endpoint,
             claim,
             self._tables,
+            QuarantineTable(workflow.target.control_database, workflow.workflow),
             plan=plan,
             definitions=definitions,
             server_id=server_id,
@@ -189,8 +194,23 @@ class WorkflowAssembly:
             concerns=plan.concerns,
             accepted_schema_changes=accepted_schema_changes,
             after_conflict=after_conflict,
+            duplicates=workflow.true_duplicates.rules,
         )
         return StreamParts(player, source, target, witness)
+
+    def quarantine_orders(self) -> QuarantineOrders:
+        """Return what operators do about rows in quarantine. Any thread may call."""
+        workflow = self._workflow
+        control_database = workflow.target.control_database
+        return QuarantineOrders(
+            workflow.target_endpoint,
+            control_database,
+            self._tables,
+            QuarantineTable(control_database, workflow.workflow),
+            make_plan=self._plan,
+            server_id=lambda stream: _server_id(replica_identity(workflow, stream)),
+            now=self._clock.wall,
+        )
 
     def _plan(self, stream: str) -> tuple[Plan, Definitions]:
         """Return what to do with the stream's tables, and the definitions of the target's that this rests on.
@@ -208,5 +228,14 @@ class WorkflowAssembly:
             definitions = read_definitions(connection, [name for name in targets if rules.may_fill(name)])
             if read_schemas(connection, databases.values()) != targets:
                 raise TargetAltered("tables on the target were altered while they were read")
-        require(Findings.of(check_pairs(StreamTables(stream, rules, sources, logs_cascades), targets)))
+        unfit = [
+            *check_pairs(StreamTables(stream, rules, sources, logs_cascades), targets),
+            *check_quarantine(self._workflow.true_duplicates.rules, definitions, targets),
+        ]
+        require(Findings.of(unfit))
         return Plan(rules, sources.values(), targets.values()), definitions
+
+
+def _server_id(identity: UUID) -> int:
+    """Return a number in a range that people do not use by hand."""
+    return identity.int & 0x7FFFFFFF | 0x40000000

@@ -37,6 +37,9 @@ class Counters:
     foreign_rows: int = 0
     stricter_targets: int = 0
     """Verdicts, by their proofs."""
+    quarantined: int = 0
+    returned: int = 0
+    """Rows that came back from quarantine."""
     lock_conflicts: int = 0
     restarts: int = 0
     blocked_seconds: float = 0.0
@@ -60,6 +63,8 @@ class StreamProgress:
     surrendered: Ended | None = None
     """The wait that stopped the stream, until it is started again."""
     batch_limit: int = 0
+    in_quarantine: int = 0
+    """Rows of the stream that are kept off the target."""
     counters: Counters = field(default_factory=Counters)
 
 

@@ -29,6 +29,7 @@ from vmerge.errors import ConfigError, DaemonError, PreflightError, StopTimeout,
 from vmerge.memory import spare_collector
 from vmerge.mysql.preflight import examine, require
 from vmerge.progress import ProgressLine
+from vmerge.quarantine_desk import quarantine_page, quarantine_table
 from vmerge.showing import log_text, show_text
 from vmerge.status import Snapshot, status_line, status_table, workflow_snapshot
 from vmerge.stopping import StopToken, SystemClock
@@ -393,6 +394,52 @@ def log(workflow: str, stream: str | None, limit: int, as_json: bool, state_fold
     """Show the last entries of a WORKFLOW's log, or one STREAM's: states, conflicts and how they ended."""
     snapshot = ControlClient(state_folder).log(workflow, _one_or_all(stream), limit)
     click.echo(json.dumps(snapshot, indent=2) if as_json else log_text(snapshot["entries"]))
+
+
+@main.group(cls=_Group)
+def quarantine() -> None:
+    """List, show and settle rows that are kept off the target as true duplicates."""
+
+
+@quarantine.command("list")
+@click.argument("workflow")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@_state_folder_option()
+def quarantine_list(workflow: str, as_json: bool, state_folder: Path) -> None:
+    """List a WORKFLOW's rows in quarantine. Values are left out, but for primary keys."""
+    rows = ControlClient(state_folder).quarantine(workflow, "list")["rows"]
+    click.echo(json.dumps(rows, indent=2) if as_json else quarantine_table(rows))
+
+
+@quarantine.command("show")
+@click.argument("workflow")
+@click.argument("row", type=int)
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@_state_folder_option()
+def quarantine_show(workflow: str, row: int, as_json: bool, state_folder: Path) -> None:
+    """Show one ROW of a WORKFLOW with the proof and all its values."""
+    shown = ControlClient(state_folder).quarantine(workflow, "show", row)["row"]
+    click.echo(json.dumps(shown, indent=2) if as_json else quarantine_page(shown))
+
+
+@quarantine.command("retry")
+@click.argument("workflow")
+@click.argument("row", type=int)
+@_state_folder_option()
+def quarantine_retry(workflow: str, row: int, state_folder: Path) -> None:
+    """Bring one ROW of a WORKFLOW to its table now, parked or dropped; an error names who still holds its key."""
+    settled = ControlClient(state_folder).quarantine(workflow, "retry", row)["row"]
+    click.echo(f"Row {row} is in {settled['table']} again.")
+
+
+@quarantine.command("drop")
+@click.argument("workflow")
+@click.argument("row", type=int)
+@_state_folder_option()
+def quarantine_drop(workflow: str, row: int, state_folder: Path) -> None:
+    """Give one ROW of a WORKFLOW up: it stays off the target until it is deleted at its source."""
+    settled = ControlClient(state_folder).quarantine(workflow, "drop", row)["row"]
+    click.echo(f"Row {row} stays out of {settled['table']}.")
 
 
 if __name__ == "__main__":

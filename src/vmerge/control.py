@@ -10,6 +10,10 @@ the daemon (server) and the command line (client).
                                                         → {"streams": [names of those that did not run already]}
     POST /v1/stop     {"workflow": …, "streams": […] or null}
                                                         → {"streams": [names of those that ran]}, once they have ended
+    POST /v1/quarantine {"workflow": …, "order": "list"}
+                                                        → {"rows": [{…}, …]}
+    POST /v1/quarantine {"workflow": …, "order": "show", "retry" or "drop", "id": number}
+                                                        → {"row": {…}}
     POST /v1/shutdown                                   → {}, once all streams have ended; states stay as they are
 
 An error is ``{"error": message, "hint": …, "exit_code": …}`` with status 4xx or 5xx.
@@ -43,6 +47,8 @@ _TARGET_ANSWER_SECONDS = 30.0
 """Longer than a target that hangs keeps the daemon waiting."""
 _STOP_ANSWER_SECONDS = 700.0
 """Longer than any stop may take."""
+_ORDER_ANSWER_SECONDS = 60.0
+"""Longer than the few short sessions that an order about a row opens."""
 _DRAIN_SECONDS = 2.0
 LOG_ENTRIES = 20
 """How many entries of the log are shown unless the question says otherwise."""
@@ -86,6 +92,9 @@ class ControlledDaemon(Protocol):
 
     def stop(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
         """Stop streams and keep them stopped; return the names of those that ran."""
+
+    def quarantine(self, workflow: str, order: str, id: int | None) -> Snapshot:
+        """Carry out an order about rows in quarantine."""
 
     def shut_down(self) -> None:
         """End; return when all streams have ended."""
@@ -150,6 +159,8 @@ class _Application:
                 return {"streams": list(self._daemon.start(workflow, streams, body.get("past_schema_change")))}
             case "POST", "/v1/stop":
                 return {"streams": list(self._daemon.stop(*_names_of(body)))}
+            case "POST", "/v1/quarantine":
+                return self._daemon.quarantine(*_order_of(body))
             case "POST", "/v1/shutdown":
                 self._daemon.shut_down()
             case _:
@@ -184,6 +195,13 @@ def _names_of(body: dict[str, Any]) -> tuple[str, Sequence[str] | None]:
     if not isinstance(workflow, str) or not (streams is None or isinstance(streams, list)):
         raise DaemonError("the request names no workflow, or its streams are no list")
     return workflow, streams
+
+
+def _order_of(body: dict[str, Any]) -> tuple[str, str, int | None]:
+    workflow, order, id = body.get("workflow"), body.get("order"), body.get("id")
+    if not (isinstance(workflow, str) and isinstance(order, str) and (id is None or isinstance(id, int))):
+        raise DaemonError("the request names no workflow or no order, or its row is no number")
+    return workflow, order, id
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -231,6 +249,11 @@ class ControlClient:
         body = {"workflow": workflow, "streams": streams}
         stopped: list[str] = self._request("POST", "/v1/stop", body, _STOP_ANSWER_SECONDS)["streams"]
         return stopped
+
+    def quarantine(self, workflow: str, order: str, id: int | None = None) -> Snapshot:
+        """Give an order about rows in quarantine: ``list``, or ``show``, ``retry``, ``drop`` with a row's number."""
+        body = {"workflow": workflow, "order": order, "id": id}
+        return self._request("POST", "/v1/quarantine", body, _ORDER_ANSWER_SECONDS)
 
     def shut_down(self) -> None:
         """Tell the daemon to end; returns when its streams have ended, a moment before the process has."""

@@ -24,6 +24,7 @@ from vmerge.config import Workflow
 from vmerge.control import ControlServer
 from vmerge.core.position import Gtid
 from vmerge.errors import ConfigError, DaemonError, StopTimeout, VmergeError
+from vmerge.quarantine_desk import QuarantineDesk
 from vmerge.showing import evidence_of_log, lacks_evidence, show_snapshot
 from vmerge.status import Snapshot, workflow_snapshot
 from vmerge.stopping import Clock, StopToken, SystemClock
@@ -139,7 +140,8 @@ def make_supervisor(workflow: Workflow, clock: Clock, spool_folder: Path | None 
 class Daemon:
     """Hosts several workflows. Promise: it ends within the longest stop bound of its workflows once told to.
 
-    Owner: the main thread runs it; the control server's threads call ``status``, ``start``, ``stop`` and ``shut_down``.
+    Owner: the main thread runs it; the control server's threads call ``status``, ``start``, ``stop``,
+    ``quarantine`` and ``shut_down``.
     """
 
     def __init__(self, workflows: Iterable[Workflow], folder: Path, state_folder: Path) -> None:
@@ -149,8 +151,9 @@ class Daemon:
         self._stop = StopToken()
         self._has_ended = StopToken()
         self._overdue: StopTimeout | None = None
+        self._workflows = {workflow.workflow: workflow for workflow in workflows}
         self._supervisors = {
-            workflow.workflow: make_supervisor(workflow, self._clock, state_folder) for workflow in workflows
+            name: make_supervisor(workflow, self._clock, state_folder) for name, workflow in self._workflows.items()
         }
 
     def run(self) -> None:
@@ -232,6 +235,12 @@ class Daemon:
     def stop(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
         """Stop streams and keep them stopped; return the names of those that ran."""
         return self._find(workflow, streams).stop(streams)
+
+    def quarantine(self, workflow: str, order: str, id: int | None) -> Snapshot:
+        """Carry out an operator's order about rows in quarantine; see ``QuarantineDesk``."""
+        supervisor = self._find(workflow, None)
+        assembly = WorkflowAssembly(self._workflows[workflow], clock=self._clock)
+        return QuarantineDesk(assembly.quarantine_orders(), supervisor).carry_out(order, id)
 
     def shut_down(self) -> None:
         """End, and return when all streams have ended.

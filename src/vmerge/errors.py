@@ -23,6 +23,7 @@ classed once, in ``mysql/faults.py``) or message texts. Used by every zone.
     │   ├── TargetLost              transient: connection gone, outside of COMMIT
     │   ├── CommitUnknown           transient: COMMIT failed; only the checkpoint knows the outcome
     │   ├── JointRefused            transient: a member of a joint commit has moved or stopped; all roll back
+    │   ├── QuarantineSettled       transient: an operator settled a row in quarantine; all rolls back
     │   ├── LockConflict            transient: lock wait or deadlock; replay the same transactions
     │   ├── KeyConflict             conflict: a duplicate key that a sibling may release
     │   │   └── ForeignKeyConflict  conflict: a parent that a sibling may bring, or children it may delete
@@ -185,6 +186,13 @@ class JointRefused(TargetError):
     """A member of a joint commit is not where its offer said: nothing of the joint commit is on the target."""
 
     verdict = Verdict.TRANSIENT
+
+
+class QuarantineSettled(TargetError):
+    """A row in quarantine is no longer as the stream knew it: nothing of the batch is on the target."""
+
+    verdict = Verdict.TRANSIENT
+    default_hint = "The stream reads its quarantine anew and goes on by itself."
 
 
 class LockConflict(TargetError):

@@ -22,7 +22,8 @@ from vmerge.board import Board, Offered, Settlement
 from vmerge.core import conflict_terms as terms
 from vmerge.core.batch import choose_batch
 from vmerge.core.conflict import REST_SHARE, batch_limit, decide
-from vmerge.core.conflict_terms import Ask, Await, GiveUp, Joining, Jumping, Limits, Park, Proceed, Waiting
+from vmerge.core.conflict_terms import Ask, Await, GiveUp, Joining, Jumping, Limits, Park, Proceed, SetAside, Waiting
+from vmerge.core.duplicates import STOP_ALWAYS, DuplicateRules
 from vmerge.core.events import SchemaChange, Transaction
 from vmerge.core.evidence import Testimony
 from vmerge.core.fold import Fold
@@ -30,22 +31,25 @@ from vmerge.core.joint import Offer, Part
 from vmerge.core.long_run import LongRun
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.stretch import Stretch, gtids_of
-from vmerge.core.verdict import Finding, Standing, Unproven, judge
+from vmerge.core.verdict import Finding, Permanent, Standing, Unproven, judge
 from vmerge.errors import (
     CommitUnknown,
     JointRefused,
     KeyConflict,
     LockConflict,
+    QuarantineSettled,
     RowMissing,
     SchemaChanged,
     SchemaMismatch,
     TargetError,
     TargetRejected,
     UnsupportedEvent,
+    Verdict,
     VmergeError,
 )
 from vmerge.joint import JointTarget, apply_joint
 from vmerge.pauses import retry_pause
+from vmerge.quarantining import Pointer, QuarantineTarget, Quarantining
 from vmerge.reporting import Reporter
 from vmerge.stopping import Clock, StopToken
 from vmerge.surrender import surrender
@@ -72,7 +76,7 @@ LED_SECONDS = 1.0
 """How long at a time a member waits for its leader; it is woken when the leader is done."""
 
 
-class Target(JointTarget, Protocol):
+class Target(JointTarget, QuarantineTarget, Protocol):
     """Where a stream's transactions go. At most one target transaction is open."""
 
     def open(self) -> GtidSet:
@@ -100,7 +104,7 @@ class Target(JointTarget, Protocol):
         """Let go of the target."""
 
 
-class Witness(Protocol):
+class Witness(Pointer, Protocol):
     """Who can be asked about a conflict."""
 
     def testify(
@@ -146,6 +150,7 @@ class Player:
         pause: Callable[[int], float] = retry_pause,
         after_conflict: bool = False,
         reach: Reach = USUAL_REACH,
+        duplicates: DuplicateRules = STOP_ALWAYS,
     ) -> None:
         self._name = name
         self._reach = reach
@@ -177,6 +182,7 @@ class Player:
         self._fellows: tuple[Offer, ...] = ()
         """What siblings offered when a joint commit with them did not fit."""
         self._reporter = Reporter(name, board, clock)
+        self._quarantining = Quarantining(name, target, witness, board, clock, duplicates)
 
     @property
     def has_conflict(self) -> bool:
@@ -192,6 +198,10 @@ class Player:
     def is_in_flight(self) -> bool:
         """Whether something is applied and not yet committed."""
         return bool(self._in_flight or self._parts or self._is_long_in_flight)
+
+    def reread_quarantine(self) -> None:
+        """Read the rows in quarantine anew before the next attempt, as an operator has settled one. From any thread."""
+        self._quarantining.reread_later()
 
     def run(self, stop: StopToken) -> None:
         """Play until told to stop. Every error goes to the caller; the connections are closed in every case."""
@@ -212,6 +222,7 @@ class Player:
         self._backlog.open(self._position)
         self._saved_at = self._clock.monotonic()
         self._reporter.opened(self._position)
+        self._quarantining.opened()
 
     def close(self) -> None:
         """Close both sides; what was in flight is rolled back by the target."""
@@ -239,6 +250,9 @@ class Player:
             self._decide(terms.Woken())
         if self.is_in_flight:
             return self._commit()
+        if self._quarantining.is_due and self._long is None and self._board.offered(self._name) is None:
+            self._quarantining.go_on(self._position, self._applied_at)
+            return None
         if not self._backlog.items:
             self._read()
         if not self._backlog.items:
@@ -399,6 +413,7 @@ class Player:
         self._backlog.drop(dropped)
         self._move_to(position, stretch.committed_at_microseconds)
         self._has_saved()
+        self._quarantining.committed()
         # Before siblings hear of it: what they commit in answer shall count as a move of theirs.
         version = self._board.siblings_of(self._name).version
         self._decide(terms.Applied(stretch.count, version))
@@ -459,6 +474,7 @@ class Player:
                 self._fellows = offered.fellows
                 return self._obey(self._decide(self._as_unjoined(offered)))
             case Part():
+                self._quarantining.joined()
                 self._has_committed(settlement.stretch, settlement.position, dropped=len(settlement.run))
                 return None
             case _:
@@ -521,7 +537,7 @@ class Player:
             case Await():
                 self._is_woken = True
                 return decision
-            case Ask() | GiveUp():
+            case Ask() | SetAside() | GiveUp():
                 raise AssertionError(f"{decision} follows only from a failed attempt")
             case _:
                 assert_never(decision)
@@ -537,11 +553,14 @@ class Player:
         # Before the testimony: what a stream applied meanwhile may be what the testimony misses.
         applied = {progress.name: progress.applied for progress in self._board.all_progress()}
         standing = Standing(self._name, applied, self._fences)
-        run = self._backlog.look_ahead(self._reach.transactions, self._position)
+        kept = self._backlog.look_ahead(self._reach.transactions, self._position)
         finding: Finding
         testimony: Testimony | None = None
+        long = self._long
+        run: Sequence[Transaction] = kept
         try:
-            effect = self._long.effect if self._long is not None else None
+            run = self._target.visible(kept)
+            effect = long.effect if long is not None else None
             testimony = self._witness.testify(run, effect, self._blocked_fellows(applied))
         except VmergeError as error:
             finding = Unproven(error.message)
@@ -551,7 +570,22 @@ class Player:
             self._fences = testimony.heads
             finding = judge(testimony, standing)
         self._reporter.found(finding, testimony)
-        return self._decide(terms.Testified(finding, *self._now_and_pause()))
+        policy = self._quarantining.policy(finding)
+        decision = self._decide(terms.Testified(finding, *self._now_and_pause(), policy))
+        return self._set_aside(run, decision.finding) if isinstance(decision, SetAside) else decision
+
+    def _set_aside(self, run: Sequence[Transaction], finding: Permanent) -> terms.Decision:
+        """Mark the stream's own row of a duplicate, and try again; a row that cannot be found stops the stream."""
+        long = self._long
+        effect = None if long is None else long.effect
+        until = run[-1].gtid if long is None or long.stretch is None else long.stretch.last
+        try:
+            self._quarantining.mark(run, effect, finding, until)
+        except VmergeError as error:
+            if error.verdict is not Verdict.TRANSIENT:
+                return GiveUp(terms.Reason.PROVEN, finding)
+        self._end_long_run()  # its transactions have passed without the mark
+        return Proceed()
 
     def _blocked_fellows(self, applied: Mapping[str, GtidSet]) -> list[Offer]:
         """Return the fellows that still stand where their offers began.
@@ -569,6 +603,10 @@ class Player:
             case LockConflict():
                 locks = 0 if isinstance(self._state, terms.Stuck | Joining) else self._state.locks
                 return terms.Locked(count, now, self._pause(locks + 1))
+            case QuarantineSettled():
+                self._quarantining.reread_later()
+                self._end_long_run()
+                return terms.Locked(count, now, pause)
             case JointRefused():
                 return terms.Unjoined(now, pause)
             case RowMissing() | SchemaMismatch() | TargetRejected():

@@ -59,7 +59,10 @@ def stream_snapshot(progress: StreamProgress, applied: Mapping[str, GtidSet], cl
                 "foreign_row": counters.foreign_rows,
                 "stricter_target": counters.stricter_targets,
             },
+            "quarantined": counters.quarantined,
+            "returned": counters.returned,
         },
+        "in_quarantine": progress.in_quarantine,
         "blocked_seconds_total": round(counters.blocked_seconds + _blocked_seconds(progress, clock), 3),
         "blocked": _blocked(progress, applied, clock),
     }
@@ -87,6 +90,12 @@ def _blocked(progress: StreamProgress, applied: Mapping[str, GtidSet], clock: Cl
 
 def stream_sentence(stream: Snapshot) -> str:
     """Put what a stream is doing into a few words."""
+    count = stream["in_quarantine"]
+    kept = f"; {count} {'row' if count == 1 else 'rows'} in quarantine" if count else ""
+    return _doing(stream) + kept
+
+
+def _doing(stream: Snapshot) -> str:
     message = " ".join(stream["message"].split())  # some have a line for each finding
     if stream["state"] != StreamState.RUNNING.value:
         return f"{stream['state']}: {message}" if message else stream["state"]

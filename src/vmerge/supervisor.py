@@ -150,6 +150,13 @@ class Supervisor:
             self._within_bound(lambda: self._store_stopped(ended))
             return ended
 
+    def reread_quarantine(self, stream: str) -> None:
+        """Let a stream know that an operator has settled a row of its quarantine."""
+        with self._lock:
+            parts = self._hosted[stream].parts if stream in self._hosted else None
+        if parts is not None:
+            parts.player.reread_quarantine()
+
     def shut_down(self) -> None:
         """End all threads, for good: nothing can be started any more. The durable states stay as they are.
 

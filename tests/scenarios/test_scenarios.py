@@ -8,9 +8,14 @@ A story is a folder with a ``story.yaml``:
     shards     how many: 2 unless said, called a, b and c
     steps      what happens, in real order. ``- a: SQL`` is one transaction on shard a, ``- target: SQL`` runs there,
                ``- at a: SQL`` is run on shard a as it stands; ``- play: a commits`` steps a's player until it has
-               committed; ``a applies`` leaves its batch open, ``a waits`` ends when it met a key or a lock and waits.
+               committed; ``a applies`` leaves its batch open, ``a waits`` ends when it met a key or a lock and waits,
+               ``a runs`` goes on to its shard's head, ``a restarts`` closes it and opens another.
+               ``- operator: retry b`` settles the row of b in quarantine (``retry`` or ``drop``; with ``unheard``
+               behind it the player is not told), ``refused b`` is a retry that must fail.
                After the last step all players run to their shards' heads
     reach      how many transactions a blocked player keeps ahead, if not as many as usual
+    duplicates ``quarantine`` or ``stop``, for every table; ``stop`` if left out
+    parked     the rows in quarantine in the end, which the union is without, such as ``{u: [[2, 25]]}``
     end        ``union``, or the class of the first error that stops a stream; the others still run to their heads
     says       what that error's message says, a list
     rows       the rows of some tables of the target in the end, such as ``{u: [[1, 25]]}``; needed unless ``union``
@@ -21,7 +26,7 @@ A story is a folder with a ``story.yaml``:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,11 +40,13 @@ from vmerge.backlog import USUAL_REACH, Reach
 from vmerge.board import Board
 from vmerge.config import load_workflow
 from vmerge.core.conflict_terms import Await, Limits
+from vmerge.core.duplicates import DuplicatePolicy, DuplicateRules
 from vmerge.core.events import Heartbeat, SourceItem, Transaction
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState
-from vmerge.errors import VmergeError
+from vmerge.errors import ConflictUnresolved, VmergeError
 from vmerge.lab.servers import Lab, Server
+from vmerge.mysql.quarantine_orders import QuarantineOrders
 from vmerge.mysql.source import DumpSource
 from vmerge.player import Parked, Player
 from vmerge.stopping import StopToken, SystemClock
@@ -99,6 +106,8 @@ class Stage:
     database: str
     file: Path
     board: Board = field(init=False)
+    new_player: Callable[[str], Player] = field(init=False)
+    orders: QuarantineOrders = field(init=False)
     players: dict[str, Player] = field(default_factory=dict)
     failures: list[VmergeError] = field(default_factory=list)
     """In the order in which streams failed."""
@@ -115,7 +124,7 @@ class Stage:
                 if script is not None:
                     server.execute_script(script, self.database)
 
-    def open(self, reach: Reach) -> None:
+    def open(self, story: dict[str, Any]) -> None:
         """Make the players as the product does, and open them."""
         self.file.write_text(_workflow_text(self.shards, self.target, self.database))
         workflow = load_workflow(self.file, {"STORY_PASSWORD": "story"})
@@ -123,20 +132,28 @@ class Stage:
         claims = {name: assembly.claim(name) for name in self.shards}
         for claim in claims.values():
             assembly.enter(claim)
-        for name, shard in self.shards.items():
-            self.board.update(name, state=StreamState.RUNNING, phase=Phase.STREAMING)
+        policy = DuplicatePolicy(story.get("duplicates", "stop"))
+        timeout = CONFLICT_TIMEOUT_SECONDS * (1 if policy is DuplicatePolicy.STOP else 10)
+
+        def new_player(name: str) -> Player:
             parts = assembly.build(claims[name], self.board, after_conflict=False, accepted_schema_changes=frozenset())
-            self.players[name] = Player(
+            return Player(
                 name,
-                WholeSource(parts.source, shard),
+                WholeSource(parts.source, self.shards[name]),
                 parts.target,
                 parts.witness,
                 self.board,
-                limits=Limits(100, CONFLICT_TIMEOUT_SECONDS, ask_after_seconds=ASK_AFTER_SECONDS),
+                limits=Limits(100, timeout, ask_after_seconds=ASK_AFTER_SECONDS),
                 clock=SystemClock(),
                 concerns=lambda _: True,
-                reach=reach,
+                reach=Reach(transactions=story.get("reach", USUAL_REACH.transactions)),
+                duplicates=DuplicateRules(policy),
             )
+
+        self.new_player, self.orders = new_player, assembly.quarantine_orders()
+        for name in self.shards:
+            self.board.update(name, state=StreamState.RUNNING, phase=Phase.STREAMING)
+            self.players[name] = new_player(name)
             self.players[name].open()
 
     def close(self) -> None:
@@ -158,11 +175,41 @@ class Stage:
             assert not waits, f"{name} waits where the schedule says {goal}"
         raise AssertionError(f"{name} never {goal}")
 
+    def play(self, name: str, goal: str) -> None:
+        """Let one player do what the schedule says."""
+        if goal == "runs":
+            self.finish([name])
+        elif goal == "restarts":
+            self.players[name].close()
+            self.players[name] = self.new_player(name)
+            self.players[name].open()
+        else:
+            self.drive(name, goal)
+
+    def settle(self, order: str, name: str, hearing: str = "heard") -> None:
+        """Give an operator's order about the one row of a stream in quarantine, as the daemon does.
+
+        ``unheard`` is what a daemon does that the stream does not run in.
+        """
+        (stored,) = [one for one in self.orders.list() if one.stream == name]
+        match order:
+            case "retry":
+                self.orders.retry(stored.id)
+            case "drop":
+                self.orders.drop(stored.id)
+            case "refused":
+                with pytest.raises(ConflictUnresolved, match="is held by row"):
+                    self.orders.retry(stored.id)
+        if hearing == "heard":
+            self.players[name].reread_quarantine()
+
     def take(self, step: dict[str, str]) -> None:
         """Do one step of the story."""
         ((actor, action),) = step.items()
         if actor == "play":
-            self.drive(*action.split())
+            self.play(*action.split())
+        elif actor == "operator":
+            self.settle(*action.split())
         elif actor == "target":
             self.target.execute_script(action, self.database)
         elif actor.startswith("at "):
@@ -170,12 +217,12 @@ class Stage:
         else:
             self.shards[actor].execute_script(f"BEGIN; {action}; COMMIT", self.database)
 
-    def finish(self) -> None:
-        """Step all players in turn until each is at its shard's head or has failed."""
+    def finish(self, names: Sequence[str] | None = None) -> None:
+        """Step these players, or all, in turn until each is at its shard's head or has failed."""
         stop = StopToken()
         heads = {name: _executed(shard) for name, shard in self.shards.items()}
         for _ in range(STEPS):
-            behind = [name for name, player in self.players.items() if not player.position.includes(heads[name])]
+            behind = [name for name in self.players if name in (names or heads) and self._is_behind(name, heads[name])]
             if not behind:
                 return
             for name in behind:
@@ -183,6 +230,11 @@ class Stage:
                 if pause is not None:
                     stop.wait(min(0.01, max(0.0, pause.until - SystemClock().monotonic())))
         raise AssertionError(f"not finished: {behind}")
+
+    def _is_behind(self, name: str, head: GtidSet) -> bool:
+        """Whether a player is before its shard's head, or has rows to try that it keeps off the target."""
+        player = self.players[name]
+        return not player.position.includes(head) or player._quarantining.is_due
 
     def _step(self, name: str) -> Await | Parked | None:
         try:
@@ -197,7 +249,7 @@ class Stage:
         """Play the whole story; errors are kept."""
         self.set_up(story)
         try:
-            self.open(Reach(transactions=story.get("reach", USUAL_REACH.transactions)))
+            self.open(story)
             for step in story["steps"]:
                 self.take(step)
         except VmergeError as error:
@@ -265,7 +317,7 @@ def test_story_ends_as_told(story: dict[str, Any], stage: Stage) -> None:
     stage.run(story)
     if story["end"] == "union":
         assert not stage.failures
-        _require_union(stage)
+        _require_union(stage, story)
     else:
         assert [type(error).__name__ for error in stage.failures[:1]] == [story["end"]], stage.failures
         message = stage.failures[0].message
@@ -273,9 +325,13 @@ def test_story_ends_as_told(story: dict[str, Any], stage: Stage) -> None:
     _require_told(stage, story)
 
 
-def _require_union(stage: Stage) -> None:
+def _require_union(stage: Stage, story: dict[str, Any]) -> None:
     shards = [_rows(shard, stage.database) for shard in stage.shards.values()]
     union = {table: sorted((row for shard in shards for row in shard[table]), key=repr) for table in shards[0]}
+    parked = [(table, tuple(row)) for table, rows in story.get("parked", {}).items() for row in rows]
+    for table, row in parked:
+        union[table].remove(row)
+    assert len(stage.orders.list()) == len(parked)
     assert _rows(stage.target, stage.database) == union
 
 

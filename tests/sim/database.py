@@ -8,20 +8,28 @@ Never knows: what streams contain, or players. Used by ``SimTarget``; its snapsh
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from tests.sim.rows import Change, Row, RowKey, Table, Value, unique_entries
+from tests.sim.rows import Change, Row, RowKey, Table, Value, decode, unique_entries
 
 from vmerge.core.position import GtidSet
+from vmerge.core.quarantine import Entry as QuarantineEntry
+from vmerge.core.quarantine import EntryState, RowName
 from vmerge.errors import Fenced, ForeignKeyConflict, JointRefused, KeyConflict, LockConflict, RowMissing
 
 Entry = tuple[Hashable, ...]
 """What can be locked: a row by its primary key, or an entry of a unique key."""
+OPERATOR = "operator"
+"""In whose name an operator's transaction is open."""
+Quarantined = Mapping[RowName, QuarantineEntry]
+"""A stream's rows in quarantine. Never changed in place."""
 Snapshot = tuple[
     dict[RowKey, Row],
     dict[str, GtidSet],
     dict[str, int],
     dict[Entry, dict[str, bool]],
     dict[str, dict[RowKey, Row | None]],
+    dict[str, Quarantined],
 ]
 
 
@@ -39,19 +47,21 @@ class SimDatabase:
         self.epochs = dict.fromkeys(checkpoints, 0)
         self._locks: dict[Entry, dict[str, bool]] = {}
         self.open: dict[str, dict[RowKey, Row | None]] = {}
+        self.quarantine: dict[str, Quarantined] = {stream: {} for stream in checkpoints}
 
     def save(self) -> Snapshot:
         """Return everything, for ``restore``."""
         locks = {entry: dict(holders) for entry, holders in self._locks.items()}
         overlays = {stream: dict(overlay) for stream, overlay in self.open.items()}
-        return dict(self.rows), dict(self.checkpoints), dict(self.epochs), locks, overlays
+        return dict(self.rows), dict(self.checkpoints), dict(self.epochs), locks, overlays, dict(self.quarantine)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to what was saved; the snapshot stays usable."""
-        rows, checkpoints, epochs, locks, overlays = snapshot
+        rows, checkpoints, epochs, locks, overlays, quarantine = snapshot
         self.rows, self.checkpoints, self.epochs = dict(rows), dict(checkpoints), dict(epochs)
         self._locks = {entry: dict(holders) for entry, holders in locks.items()}
         self.open = {stream: dict(overlay) for stream, overlay in overlays.items()}
+        self.quarantine = dict(quarantine)
 
     # Transactions
 
@@ -67,8 +77,13 @@ class SimDatabase:
             if not self._locks[entry]:
                 del self._locks[entry]
 
-    def commit(self, stream: str, position: GtidSet, epoch: int) -> None:
-        """Make a stream's transaction and its position visible, if the epoch is the stream's newest."""
+    def commit(
+        self, stream: str, position: GtidSet, epoch: int, quarantined: Mapping[str, Quarantined] | None = None
+    ) -> None:
+        """Make a stream's transaction and its position visible, if the epoch is the stream's newest.
+
+        ``quarantined`` has the rows in quarantine of the streams where these change.
+        """
         if epoch != self.epochs[stream]:
             raise Fenced(f"stream {stream} was taken over")
         assert position.includes(self.checkpoints[stream]), "a position went back"
@@ -78,9 +93,15 @@ class SimDatabase:
             else:
                 self.rows[key] = row
         self.checkpoints[stream] = position
+        self.quarantine.update(quarantined or {})
         self.rollback(stream)
 
-    def commit_joint(self, leader: str, checkpoints: Sequence[tuple[str, GtidSet, GtidSet, int]]) -> None:
+    def commit_joint(
+        self,
+        leader: str,
+        checkpoints: Sequence[tuple[str, GtidSet, GtidSet, int]],
+        quarantined: Mapping[str, Quarantined],
+    ) -> None:
         """Make the leader's transaction visible with each member's position, from the first to the second position.
 
         Raises ``JointRefused``, changing nothing, if a member has another position or epoch by now.
@@ -90,12 +111,41 @@ class SimDatabase:
                 raise JointRefused(f"stream {stream} has moved")
         for stream, _, after, _ in checkpoints:
             self.checkpoints[stream] = after
-        self.commit(leader, self.checkpoints[leader], self.epochs[leader])
+        self.commit(leader, self.checkpoints[leader], self.epochs[leader], quarantined)
 
     def take_over(self, stream: str) -> tuple[GtidSet, int]:
         """Give a stream a new owner; return its position and the owner's epoch."""
         self.epochs[stream] += 1
         return self.checkpoints[stream], self.epochs[stream]
+
+    # Quarantine
+
+    def lock_entry(self, stream: str, owner: str, name: RowName) -> QuarantineEntry | None:
+        """Lock an entry of some stream for an open transaction and return it as it is committed."""
+        self._lock(stream, ("quarantine", owner, name))
+        return self.quarantine[owner].get(name)
+
+    def retry(self, owner: str, name: RowName) -> None:
+        """Do what an operator's retry does; raises as ``apply`` does, with nothing changed."""
+        self.begin(OPERATOR)
+        try:
+            entry = self.lock_entry(OPERATOR, owner, name)
+            if entry is not None:
+                self.apply(OPERATOR, decode(entry.insert()))
+                self.rows.update((key, row) for key, row in self.open[OPERATOR].items() if row is not None)
+                self.quarantine[owner] = {key: one for key, one in self.quarantine[owner].items() if key != name}
+        finally:
+            self.rollback(OPERATOR)
+
+    def drop(self, owner: str, name: RowName) -> None:
+        """Do what an operator's drop does."""
+        self.begin(OPERATOR)
+        try:
+            entry = self.lock_entry(OPERATOR, owner, name)
+            if entry is not None:
+                self.quarantine[owner] = {**self.quarantine[owner], name: replace(entry, state=EntryState.DROPPED)}
+        finally:
+            self.rollback(OPERATOR)
 
     # Changes
 

@@ -7,18 +7,29 @@ knows: schedules or what must hold. Used by the world, and by tests that need a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from enum import Enum, auto
+from typing import Any
 
-from tests.sim.database import SimDatabase
+from tests.sim.database import Quarantined, SimDatabase
 from tests.sim.rows import decode
 
 from vmerge.core.event_types import NO_FOREIGN_KEY_CHECKS_FLAG as NO_CHECKS
 from vmerge.core.events import Heartbeat, RowsEvent, SourceItem, TableMap, Transaction
-from vmerge.core.fold import Fold, fold
-from vmerge.core.joint import Part
-from vmerge.core.position import GtidSet
-from vmerge.core.row_order import Share, in_order
-from vmerge.errors import CommitUnknown, KeyConflict, SourceLost, TargetLost, VmergeError
+from vmerge.core.fold import Fold, MemoryChanges, fold
+from vmerge.core.joint import Offer, Part
+from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.quarantine import Diversion, DivertedFold, Entry, Grounds, Quarantine, RowName, names_in, visible
+from vmerge.core.row_order import Effect, Share, in_order
+from vmerge.errors import (
+    CommitUnknown,
+    JointRefused,
+    KeyConflict,
+    QuarantineSettled,
+    SourceLost,
+    TargetLost,
+    VmergeError,
+)
 
 
 class SimClock:
@@ -95,13 +106,13 @@ class SimRules:
         """See ``TableRules``."""
         return self._database.is_related(table_map.table)
 
+    def target_name(self, table_map: TableMap) -> tuple[str, str]:
+        """See ``RowRules``."""
+        return table_map.database, table_map.table
+
     def depth(self, table_map: TableMap) -> int:
         """See ``TableRules``."""
         return self._database.depth(table_map.table)
-
-    def target_name(self, table_map: TableMap) -> tuple[str, str]:
-        """See ``RelationRules``."""
-        return table_map.database, table_map.table
 
     def referenced_columns(self, table_map: TableMap) -> tuple[int, ...]:
         """See ``RelationRules``."""
@@ -120,63 +131,140 @@ class SimTarget:
         self._stream = stream
         self._epoch = 0
         self._is_connected = False
+        self._rules = SimRules(database)
+        self.quarantine = Quarantine()
+        self._changed: dict[str, Quarantined] = {}
+        """What the open transaction makes of quarantines, this stream's and those of its joint commit's members."""
         self.fault: Fault | None = None
         self.interlude: Callable[[], None] | None = None
         """What happens elsewhere right behind the next rollback, before the player does anything more."""
+
+    def save(self) -> tuple[Any, ...]:
+        """Return everything, for ``restore``."""
+        return self._epoch, self._is_connected, self.quarantine, dict(self._changed)
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        """Go back to what was saved."""
+        self._epoch, self._is_connected, self.quarantine, changed = saved
+        self._changed = dict(changed)
 
     def open(self) -> GtidSet:
         """See ``Target``."""
         self.close()
         position, self._epoch = self._database.take_over(self._stream)
         self._is_connected = True
+        self.reload_quarantine()
         return position
 
     def apply(self, batch: Sequence[Transaction]) -> None:
         """See ``Target``; a fault strikes behind the first row."""
-        self._apply(event for transaction in batch for event in transaction.rows)
+        diversion = Diversion(self.quarantine, self._rules)
+        self._apply(diversion.rows(batch))
+        self._keep(self._stream, self.quarantine, diversion)
 
     def apply_net_effect(self, run: Sequence[Transaction]) -> None:
         """See ``Target``; the effect is made by the product's own code."""
-        self._apply(row for _, row in in_order([self._share(self._stream, run)]))
+        diversion = Diversion(self.quarantine, self._rules)
+        self._apply_effect(fold(diversion.rows(run), self._rules))
+        self._keep(self._stream, self.quarantine, diversion)
 
     def begin_fold(self) -> Fold:
         """See ``Target``."""
-        return Fold(SimRules(self._database))
+        return DivertedFold(self._rules, MemoryChanges, Diversion(self.quarantine, self._rules))
 
     def apply_effect(self, effect: Fold, first: Transaction) -> None:
         """See ``Target``."""
-        self._apply(row for _, row in in_order([Share(self._stream, effect, SimRules(self._database))]))
+        self._apply_effect(effect)
+        if isinstance(effect, DivertedFold):
+            self._keep(self._stream, self.quarantine, effect.diversion)
 
-    def _share(self, stream: str, run: Sequence[Transaction], effect: Fold | None = None) -> Share[str]:
-        rules = SimRules(self._database)
-        if effect is not None:
-            return Share(stream, effect.net_effect(), rules)
-        return Share(stream, fold((event for transaction in run for event in transaction.rows), rules), rules)
+    def _apply_effect(self, effect: Effect) -> None:
+        self._apply(row for _, row in in_order([Share(self._stream, effect, self._rules)]))
+
+    # Quarantine
+
+    def reload_quarantine(self) -> None:
+        """See ``QuarantineTarget``."""
+        self._require_connection()
+        self.quarantine = Quarantine(self._database.quarantine[self._stream])
+
+    def visible(self, run: Sequence[Transaction]) -> Sequence[Transaction]:
+        """See ``QuarantineTarget``."""
+        return visible(run, self.quarantine, self._rules)
+
+    def mark(self, run: Sequence[Transaction], name: RowName, grounds: Grounds, until: Gtid) -> None:
+        """See ``QuarantineTarget``."""
+        self.quarantine = self.quarantine.marked(names_in(run, name, self._rules), grounds, until)
+
+    def bring_back(self, name: RowName, at_microseconds: int) -> None:
+        """See ``QuarantineTarget``."""
+        self._require_connection()
+        self._database.begin(self._stream)
+        entry = self.quarantine.entries[name]
+        self._require_known(self._stream, name, entry)
+        self._apply([entry.insert()])
+        self._changed[self._stream] = {other: one for other, one in self.quarantine.entries.items() if other != name}
+
+    def _keep(self, stream: str, before: Quarantine, diversion: Diversion) -> None:
+        """Note what a run changed in a quarantine; entries get their numbers here."""
+        names = {entry.id: name for name, entry in before.entries.items()}
+        difference = diversion.difference()
+        for name, entry in difference.ended:
+            self._require_known(stream, name, entry)
+        for changed in difference.changed:
+            name = names[changed.entry.id]
+            self._require_known(stream, name, before.entries[name])
+        if not difference.is_empty:
+            self._changed[stream] = {name: self._numbered(entry) for name, entry in diversion.entries.items()}
+
+    def _numbered(self, entry: Entry) -> Entry:
+        return replace(entry, id=hash((entry.gtid, entry.image))) if entry.id is None else entry
+
+    def _require_known(self, stream: str, name: RowName, entry: Entry) -> None:
+        """Lock an entry, which must still be as it was read."""
+        if self._database.lock_entry(self._stream, stream, name) is not entry:
+            raise QuarantineSettled("somebody else has settled the row")
+
+    # Joint commits
 
     def membership(self) -> object:
         """See ``JointTarget``."""
-        return self._epoch
+        return self._epoch, self.quarantine
 
     def apply_joint(self, parts: Sequence[Part]) -> str | None:
         """See ``JointTarget``."""
-        for stream, row in in_order([self._share(part.stream, part.run, part.effect) for part in parts]):
+        diversions = {part.stream: self._diversion(part) for part in parts}
+        shares = [Share(part.stream, self._effect(part, diversions[part.stream]), self._rules) for part in parts]
+        for stream, row in in_order(shares):
             try:
                 self._apply([row])
             except KeyConflict:
                 return stream
+        try:
+            for part in parts:
+                self._keep(part.stream, _member(part)[1], diversions[part.stream])
+        except QuarantineSettled as error:
+            raise JointRefused(error.message) from error
         return None
+
+    def _diversion(self, part: Part) -> Diversion:
+        if isinstance(part.effect, DivertedFold):
+            return part.effect.diversion
+        return Diversion(_member(part)[1], self._rules)
+
+    def _effect(self, part: Part, diversion: Diversion) -> Effect:
+        if part.effect is not None:
+            return part.effect.net_effect()
+        return fold(diversion.rows(part.run), self._rules)
 
     def commit_joint(self, parts: Sequence[Part]) -> None:
         """See ``JointTarget``."""
         self._require_connection()
         self._strike(Fault.BEFORE_COMMIT, CommitUnknown("gone in COMMIT"))
         self._database.begin(self._stream)
-        checkpoints = []
-        for part in parts:
-            epoch = part.offer.membership
-            assert isinstance(epoch, int)
-            checkpoints.append((part.stream, part.offer.position, part.position, epoch))
-        self._database.commit_joint(self._stream, checkpoints)
+        checkpoints = [(part.stream, part.offer.position, part.position, _member(part)[0]) for part in parts]
+        self._database.commit_joint(self._stream, checkpoints, self._changed)
+        self._changed = {}
         self._strike(Fault.AFTER_COMMIT, CommitUnknown("gone in COMMIT"))
 
     def _apply(self, rows: Iterable[RowsEvent]) -> None:
@@ -191,13 +279,16 @@ class SimTarget:
         self._require_connection()
         self._strike(Fault.BEFORE_COMMIT, CommitUnknown("gone in COMMIT"))
         self._database.begin(self._stream)
-        self._database.commit(self._stream, position, self._epoch)
+        self._database.commit(self._stream, position, self._epoch, self._changed)
+        self.quarantine = self.quarantine.at(position, self._database.quarantine[self._stream])
+        self._changed = {}
         self._strike(Fault.AFTER_COMMIT, CommitUnknown("gone in COMMIT"))
 
     def rollback(self) -> None:
         """See ``Target``."""
         self._require_connection()
         self._database.rollback(self._stream)
+        self._changed = {}
         interlude, self.interlude = self.interlude, None
         if interlude is not None:
             interlude()
@@ -206,6 +297,7 @@ class SimTarget:
         """See ``Target``."""
         self._is_connected = False
         self._database.rollback(self._stream)
+        self._changed = {}
 
     def _require_connection(self) -> None:
         if not self._is_connected:
@@ -216,3 +308,20 @@ class SimTarget:
             self.fault = None
             self.close()
             raise error
+
+
+def quarantine_of(offer: Offer) -> Quarantine:
+    """Return the quarantine of whoever made an offer, as of then."""
+    return _membership(offer)[1]
+
+
+def _member(part: Part) -> tuple[int, Quarantine]:
+    """Return epoch and quarantine of a joint commit's member."""
+    return _membership(part.offer)
+
+
+def _membership(offer: Offer) -> tuple[int, Quarantine]:
+    membership = offer.membership
+    assert isinstance(membership, tuple)
+    epoch, quarantine = membership
+    return epoch, quarantine

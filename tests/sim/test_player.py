@@ -19,6 +19,7 @@ from vmerge.core.events import SchemaChange, SourceItem, Transaction
 from vmerge.core.fold import Fold, MemoryChanges
 from vmerge.core.joint import Offer
 from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.quarantine import RowName
 from vmerge.core.states import Phase, StreamState
 from vmerge.core.verdict import Unproven
 from vmerge.errors import (
@@ -77,6 +78,10 @@ class SilentWitness:
     ) -> evidence.Testimony:
         """See ``Witness``."""
         raise self.error
+
+    def find(self, run: Sequence[Transaction], effect: Fold | None, held: evidence.Held) -> RowName:
+        """See ``Witness``."""
+        raise SourceLost("no source answers")
 
 
 class Lone:

@@ -21,6 +21,7 @@ from vmerge.core.evidence import Held, Presence
 from vmerge.core.fold import Fold
 from vmerge.core.joint import Offer
 from vmerge.core.position import GtidSet
+from vmerge.core.quarantine import RowName
 from vmerge.core.states import Phase, StreamState
 from vmerge.core.verdict import Finding, Permanent, Transient
 from vmerge.player import Parked, Player
@@ -49,6 +50,10 @@ class Moving:
         presences = {"A": Presence.GONE, "B": Presence.GONE}
         held = Held(("shop", "u"), "unique_0", ("c1",), ("x",), "id=1", "id=9", Presence.ALIVE, presences)
         return evidence.Testimony((held,), {"A": GtidSet(), "B": self.head})
+
+    def find(self, run: Sequence[Transaction], effect: Fold | None, held: Held) -> RowName:
+        """See ``Witness``."""
+        raise AssertionError("nothing is set aside")
 
 
 class WatchedTarget(SimTarget):

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tests.sim.database import SimDatabase
-from tests.sim.ends import SimRules
+from tests.sim.ends import SimRules, quarantine_of
 from tests.sim.history import History
 from tests.sim.rows import Change, Row, RowKey, decode, is_consistent, unique_entries
 
+from vmerge.core.effect import effect_of, effect_of_fold
 from vmerge.core.events import Transaction
 from vmerge.core.evidence import Held, Presence, Testimony
 from vmerge.core.fold import Fold
 from vmerge.core.joint import Offer
 from vmerge.core.position import GtidSet
+from vmerge.core.quarantine import RowName, visible
+from vmerge.core.rowimage import ImageCutter
 
 
 def _without(rows: dict[RowKey, Row], changes: Sequence[Change]) -> dict[RowKey, Row]:
@@ -42,7 +45,7 @@ class SimWitness:
         changes = self._changes(run if effect is None else effect)
         rows = _without(dict(self._database.rows), changes)
         for fellow in fellows:
-            theirs = self._changes(fellow.run)
+            theirs = self._changes(visible(fellow.run, quarantine_of(fellow), SimRules(self._database)))
             with_theirs = _without(rows, theirs)
             coming = {(one.table, one.after[0]): one.after for one in theirs if one.after is not None}
             if not with_theirs.keys() & coming.keys():
@@ -69,6 +72,17 @@ class SimWitness:
         effect = Fold(SimRules(self._database))
         effect.add(event for transaction in run for event in transaction.rows)
         return self._changes(effect)
+
+    def find(self, run: Sequence[Transaction], effect: Fold | None, held: Held) -> RowName:
+        """See ``Witness``."""
+        rules = SimRules(self._database)
+        for event in (effect_of(run, rules) if effect is None else effect_of_fold(effect)).inserts:
+            row = decode(event).after
+            table = event.shape.table
+            if row is not None and (table.table, f"id={row[0]}") == (held.table[1], held.own):
+                ((key, _),) = ImageCutter(table, (0,)).cut(event.images)
+                return held.table, key
+        raise AssertionError(f"{held} is not in the run")
 
     def _source(self, index: int) -> str:
         text = bytes([index + 1] * 16).hex()

@@ -16,7 +16,7 @@ from vmerge.core.states import Phase, StreamState
 
 ROOT = Path(__file__).parents[2]
 PAGES = {str(page.relative_to(ROOT)): page for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])}
-COMMAND = re.compile(r"(?:^ {4,}|`)vmerge ((?:daemon )?[a-z]+)([^`\n]*)", re.MULTILINE)
+COMMAND = re.compile(r"(?:^ {4,}|`)vmerge ((?:daemon |quarantine )?[a-z]+)([^`\n]*)", re.MULTILINE)
 
 
 def rows(page: str) -> list[list[str]]:

@@ -54,6 +54,8 @@ def test_lag(progress: StreamProgress, lag: float | None) -> None:
     [
         (RUNNING, "applying"),
         (replace(RUNNING, is_at_head=True), "at head"),
+        (replace(RUNNING, in_quarantine=1), "applying; 1 row in quarantine"),
+        (replace(RUNNING, is_at_head=True, in_quarantine=2), "at head; 2 rows in quarantine"),
         (replace(RUNNING, phase=Phase.BACKING_OFF, message="no server"), "backing off: no server"),
         (replace(RUNNING, blocked=BLOCKED), "waits on a sibling since 10.0 s for customer.email"),
         (

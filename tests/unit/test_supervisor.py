@@ -21,6 +21,7 @@ from vmerge.core.joint import Offer, Part
 from vmerge.core.log_entry import LogEntry, StoredEntry
 from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.quarantine import Grounds, Quarantine, RowName
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import (
     CorruptEvent,
@@ -97,6 +98,21 @@ class FakeTarget:
     def apply_effect(self, effect: Fold, first: Transaction) -> None:
         """Nothing comes."""
 
+    quarantine = Quarantine()
+
+    def reload_quarantine(self) -> None:
+        """Nothing is in it."""
+
+    def visible(self, run: Sequence[Transaction]) -> Sequence[Transaction]:
+        """Nothing is kept off."""
+        return run
+
+    def mark(self, run: Sequence[Transaction], name: RowName, grounds: Grounds, until: Gtid) -> None:
+        """Nothing comes."""
+
+    def bring_back(self, name: RowName, at_microseconds: int) -> None:
+        """Nothing comes."""
+
     def membership(self) -> object:
         """Nobody asks."""
 
@@ -123,6 +139,10 @@ class FakeWitness:
     def testify(
         self, run: Sequence[Transaction], effect: Fold | None = None, fellows: Sequence[Offer] = ()
     ) -> evidence.Testimony:
+        """Nothing comes."""
+        raise AssertionError("nobody is blocked")
+
+    def find(self, run: Sequence[Transaction], effect: Fold | None, held: evidence.Held) -> RowName:
         """Nothing comes."""
         raise AssertionError("nobody is blocked")
 

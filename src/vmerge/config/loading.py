@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from vmerge.config.document import MAX_FILE_BYTES, Document, DocumentError, parse_document
 from vmerge.config.document import Place as DocumentPlace
 from vmerge.config.problem import PROBLEM
-from vmerge.config.workflow import Limits, Place, Stream, Target, TlsSettings, Workflow
+from vmerge.config.workflow import Limits, Place, Stream, Target, TlsSettings, TrueDuplicates, Workflow
 from vmerge.errors import ConfigError
 
 SUFFIXES = (".yaml", ".yml")
@@ -29,6 +29,7 @@ _MODELS: dict[DocumentPlace, type[BaseModel]] = {
     ("target", "tls"): TlsSettings,
     ("streams", "*"): Stream,
     ("streams", "*", "tls"): TlsSettings,
+    ("true_duplicates",): TrueDuplicates,
     ("limits",): Limits,
 }
 """The model at each place; ``*`` stands for a stream's name."""
@@ -192,11 +193,11 @@ def _suggest(place: DocumentPlace) -> str:
     close = get_close_matches(str(key).lower(), known, n=1)
     if close:
         return f"Did you mean `{close[0]}`?"
+    if key in Workflow.model_fields:
+        return f"`{key}` belongs to the top level of the file."
     for other, candidate in _MODELS.items():
         if key in candidate.model_fields and other:
             return f"`{key}` belongs under `{'.'.join(map(str, other)).replace('*', 'NAME')}`."
-    if key in Workflow.model_fields:
-        return f"`{key}` belongs to the top level of the file."
     return f"Known keys here: {', '.join(known)}."
 
 

@@ -25,6 +25,7 @@ from pydantic import (
 
 from vmerge.config.problem import problem
 from vmerge.config.secrets import secret_from_environment, secret_from_file
+from vmerge.core.duplicates import DuplicatePolicy, DuplicateRules
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import Start, StartAt, StreamRules, TablePattern
 from vmerge.mysql.connect import Endpoint, Tls, TlsMode
@@ -73,6 +74,13 @@ def _start(value: object) -> Start:
     if position.is_empty():
         raise problem("has an empty GTID set", hint="Write `earliest` to begin with the oldest binlog.", key="gtid")
     return position
+
+
+def _pattern(text: str) -> TablePattern:
+    try:
+        return TablePattern(text)
+    except ValueError as error:
+        raise problem(str(error), hint='For all tables of a database write "database.*".') from error
 
 
 Name = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_.-]{1,64}\z")]
@@ -253,6 +261,37 @@ class Limits(_Model):
     )
 
 
+Policy = Annotated[DuplicatePolicy, Field(strict=False)]
+
+
+class TrueDuplicates(_Model):
+    """What becomes of a row that another shard's row really shares a unique value with."""
+
+    default: Policy = Field(
+        default=DuplicatePolicy.STOP,
+        description="stop or quarantine, for tables that `tables` does not name. Default stop: a duplicate is a fault "
+        "of the shards, and nothing of a stream is missing on the target while somebody looks at it.",
+    )
+    tables: dict[str, Policy] = Field(
+        default={},
+        description="Pattern `database.table`, in the target's names → stop or quarantine; the first that matches "
+        "counts. With quarantine the stream sets its own row aside and goes on; the table needs a primary key, and no "
+        "foreign key to or from it.",
+    )
+
+    @field_validator("tables")
+    @classmethod
+    def _are_patterns(cls, value: dict[str, DuplicatePolicy]) -> dict[str, DuplicatePolicy]:
+        for text in value:
+            _pattern(text)
+        return value
+
+    @property
+    def rules(self) -> DuplicateRules:
+        """The policy of each table."""
+        return DuplicateRules(self.default, tuple((TablePattern(text), one) for text, one in self.tables.items()))
+
+
 class Workflow(_Model):
     """One workflow file."""
 
@@ -264,6 +303,9 @@ class Workflow(_Model):
         description="The tables to carry: patterns `database.table` with shell wildcards, in the target's names. "
         "Default *.*: every table of the databases that the streams name.",
     )
+    true_duplicates: TrueDuplicates = Field(
+        default=TrueDuplicates(), description="What becomes of rows that are proven true duplicates, by table."
+    )
     limits: Limits = Field(default=Limits(), description="Bounds on what may last.")
     _path: Path = PrivateAttr(default=Path())
 
@@ -271,10 +313,7 @@ class Workflow(_Model):
     @classmethod
     def _are_patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for text in value:
-            try:
-                TablePattern(text)
-            except ValueError as error:
-                raise problem(str(error), hint='For all tables of a database write "database.*".') from error
+            _pattern(text)
         return value
 
     @model_validator(mode="after")
@@ -307,6 +346,13 @@ class Workflow(_Model):
                     f"the pattern `{text}` matches no target database ({', '.join(targets)})",
                     hint="Patterns are in the target's names, not in the sources'.",
                     key=f"tables/{index}",
+                )
+        for text in self.true_duplicates.tables:
+            if not any(TablePattern(text).matches_database(database) for database in targets):
+                raise problem(
+                    f"the pattern `{text}` matches no target database ({', '.join(targets)})",
+                    hint="Patterns are in the target's names, not in the sources'.",
+                    key="true_duplicates/tables",
                 )
         return self
 

@@ -27,6 +27,8 @@ its run, and one of them, the leader, applies the net effect of them all in one 
 
 What none of these solves may be permanent. So a stream that stays blocked *asks*: the rows are looked up on the target
 and at the sources (``core/verdict.py``). It gives up only on a proof, and only when the next testimony says the same.
+Where the workflow says so for a table, a true duplicate costs one row only (``core/quarantine.py``): that is set aside
+as it comes, and every remedy is tried anew.
 
 The transition table
 --------------------
@@ -58,6 +60,7 @@ The transition table
     Waiting    Testified
                no sibling        Stuck                              GiveUp(PROVEN or NO_SIBLING)
                permanent, again  Stuck                              GiveUp(PROVEN)
+                 (quarantine)    Waiting, as new                    SetAside
                permanent         Waiting, suspicious                Await(until, a commit)
                transient         Waiting, blocked time anew         Await(until, a commit)
                unproven          Waiting                            Await(until, a commit)
@@ -118,6 +121,7 @@ from vmerge.core.conflict_terms import (
     Proceed,
     Reason,
     Rejected,
+    SetAside,
     State,
     Stuck,
     Testified,
@@ -127,8 +131,9 @@ from vmerge.core.conflict_terms import (
     Waiting,
     Woken,
 )
+from vmerge.core.duplicates import DuplicatePolicy
 from vmerge.core.evidence import Presence
-from vmerge.core.verdict import Finding, Permanent, Transient
+from vmerge.core.verdict import Finding, Permanent, Proof, Transient
 
 LONGEST_SILENCE_SECONDS = 30.0
 """Between two testimonies of a wait that lasts: each costs the sources a few reads."""
@@ -334,6 +339,8 @@ def _after_testimony(state: Live, event: Testified, limits: Limits) -> tuple[Sta
     suspect = finding if isinstance(finding, Permanent) else None
     before = state.inquiry.suspect
     is_confirmed = suspect is not None and before is not None and suspect.is_about(before)
+    if suspect is not None and is_confirmed and _may_set_aside(suspect, event.policy):
+        return replace(state, inquiry=None, last_jump=None, counted_seconds=0.0), SetAside(suspect)
     if suspect is not None and (is_confirmed or not state.siblings.count):
         return Stuck(Reason.PROVEN, suspect), GiveUp(Reason.PROVEN, suspect)
     if not state.siblings.count:
@@ -352,6 +359,10 @@ def _tells_the_end(finding: Finding, waiting: Waiting) -> bool:
         return False
     will_stay = Presence.ALIVE in finding.held.holder_presences.values()
     return waiting.may_jump or finding.held.own_presence is Presence.ALIVE or not will_stay
+
+
+def _may_set_aside(finding: Permanent, policy: DuplicatePolicy) -> bool:
+    return policy is DuplicatePolicy.QUARANTINE and finding.proof is Proof.DUPLICATE
 
 
 def _after_lock(state: Live, event: Locked, limits: Limits) -> tuple[State, Decision]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from vmerge.core.duplicates import DuplicatePolicy
 from vmerge.core.verdict import Finding, Permanent
 
 
@@ -232,6 +233,8 @@ class Testified:
     finding: Finding
     now: float
     pause_seconds: float
+    policy: DuplicatePolicy = DuplicatePolicy.STOP
+    """Of the table that the finding is about."""
 
 
 Event = Applied | Conflicted | Locked | Rejected | Unfoldable | Unreached | Unjoined | Testified | Woken
@@ -267,6 +270,13 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """Put this stream's own row of a true duplicate into quarantine as it comes, and make the next attempt."""
+
+    finding: Permanent
+
+
+@dataclass(frozen=True, slots=True)
 class GiveUp:
     """Stop this stream with this reason; nothing of the failed transaction is on the target."""
 
@@ -274,4 +284,4 @@ class GiveUp:
     finding: Permanent | None = None
 
 
-Decision = Proceed | Await | Park | Ask | GiveUp
+Decision = Proceed | Await | Park | Ask | SetAside | GiveUp

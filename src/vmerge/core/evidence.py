@@ -48,6 +48,8 @@ class Held:
     holder_presences: Mapping[str, Presence]
     """The holder at each stream's source that carries the table, the own one among them; a stream that could not be
     asked is left out."""
+    own_identity: tuple[str, ...] = ()
+    """``own`` in the witness's own words, by which it finds the row again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
+from vmerge.core.duplicates import DuplicatePolicy, DuplicateRules
 from vmerge.core.findings import Finding, error, warning
 from vmerge.core.rules import StreamRules, TableName
 from vmerge.core.schema import ForeignKey, TableSchema, differences, key_differences
@@ -91,6 +92,30 @@ def check_tables(
     for name in feeding:
         if name in targets:
             yield from _check_target(targets[name])
+
+
+def check_quarantine(
+    duplicates: DuplicateRules, names: Iterable[TableName], targets: Mapping[TableName, TableSchema]
+) -> Iterator[Finding]:
+    """Yield, as one finding, the tables whose rows are to be set aside and cannot be."""
+    keys = [(name, key) for name, schema in targets.items() for key in schema.foreign_keys]
+    related = {name for name, _ in keys} | {key.parent for _, key in keys}
+    unfit = []
+    for name in sorted(set(names) & targets.keys()):
+        if duplicates.policy(name) is not DuplicatePolicy.QUARANTINE:
+            continue
+        if targets[name].primary_key is None:
+            unfit.append(f"{'.'.join(name)} (no primary key)")
+        elif name in related:
+            unfit.append(f"{'.'.join(name)} (foreign keys)")
+    if unfit:
+        yield error(
+            "quarantine",
+            "target",
+            f"duplicates cannot go to quarantine in {', '.join(unfit)}: a row could not be followed, or children of a "
+            "row that is kept off could not be applied",
+            "Give these tables the policy `stop` under `true_duplicates.tables`.",
+        )
 
 
 def _check_patterns(streams: Sequence[StreamTables]) -> Iterator[Finding]:

@@ -57,7 +57,8 @@ class ControlTables:
 
     def create(self, connection: Connection[Any]) -> None:
         """Create what is missing. Never inside a transaction: the statements commit."""
-        for statement in (sql.CREATE_CONTROL_DATABASE, sql.CREATE_STREAM_TABLE, sql.CREATE_LOG_TABLE):
+        tables = sql.CREATE_STREAM_TABLE, sql.CREATE_LOG_TABLE, sql.CREATE_QUARANTINE_TABLE
+        for statement in (sql.CREATE_CONTROL_DATABASE, *tables):
             self._run(connection, statement)
 
     def read_streams(self, connection: Connection[Any]) -> dict[str, StoredStream]:

@@ -29,6 +29,8 @@ from vmerge.core.fold import Fold
 from vmerge.core.joint import Offer
 from vmerge.core.plan import Plan
 from vmerge.core.position import GtidSet
+from vmerge.core.quarantine import RowName
+from vmerge.core.rowimage import ImageCutter
 from vmerge.core.rules import StreamRules, TableName
 from vmerge.errors import SourceError, SourceLost, SourceRejected, UnsupportedEvent, VmergeError
 from vmerge.mysql import sql
@@ -121,6 +123,21 @@ class Witness:
             for name in sorted(self._places, key=lambda name: name != self._asker.stream):  # the own one first
                 sources.enter(name, self._places[name], self._connections, stack)
             return _hear(sources, matches)
+
+    def find(self, run: Sequence[Transaction], effect: Fold | None, held: Held) -> RowName:
+        """Return the name of the stream's own row of a testimony about this run and effect.
+
+        Raises:
+            UnsupportedEvent: it is not among the rows that the run brings.
+            TargetError: as ``testify`` does.
+        """
+        rows = effect_of(run, self._asker.plan) if effect is None else effect_of_fold(effect)
+        with self._connections.open(self._target, _TARGET_SESSION, target_fault) as connection:
+            show_generated_keys(connection)
+            row = Probe(self._asker, connection, run, rows).find(held.table, held.own_identity)
+        table = row.shape.table
+        ((key, _),) = ImageCutter(table, self._asker.plan.key_columns(table)).cut(row.images)
+        return held.table, key
 
     def interrupt(self) -> None:
         """Break whatever hangs, for good, from another thread: ``testify`` raises ``TargetLost`` or ``SourceLost``."""
@@ -296,6 +313,7 @@ def _held(match: Match, readings: Sequence[_Reading], sources: _Sources) -> Held
         holder=match.holder.shown,
         own_presence=_presence([reading.own for reading in readings], match.own.key),
         holder_presences=presences,
+        own_identity=match.own.identity,
     )
 
 

@@ -9,18 +9,19 @@ are compared only between servers that could be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from pymysql.err import MySQLError
 
+from vmerge.core.duplicates import STOP_ALWAYS, DuplicatePolicy, DuplicateRules
 from vmerge.core.findings import Finding, Findings, error
 from vmerge.core.position import GtidSet
 from vmerge.core.risk import Counting
 from vmerge.core.rules import Start, StreamRules, TableName
 from vmerge.core.schema import TableSchema
-from vmerge.core.table_checks import StreamTables, check_tables
+from vmerge.core.table_checks import StreamTables, check_quarantine, check_tables
 from vmerge.errors import PreflightError, ServersUnreachable
 from vmerge.mysql.checkpoints import ControlTables
 from vmerge.mysql.connect import Endpoint
@@ -49,6 +50,7 @@ class WorkflowFacts:
     target: Endpoint
     control_database: str
     streams: tuple[StreamFacts, ...]
+    duplicates: DuplicateRules = STOP_ALWAYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +219,29 @@ class _Examination:
         unseen = databases - {database for database, _ in targets} if target.where in obscured else set()
         is_whole = len(streams) == len(self._facts.streams) and not obscured - {target.where}
         self.findings.extend(check_tables(streams, targets, unseen_databases=unseen, judge_patterns=is_whole))
+        names = {name for stream in streams for _, name in stream.carried()}
+        self.findings.extend(check_quarantine(self._facts.duplicates, names, targets))
+        self.findings.extend(self._check_partial_images(names))
+
+    def _check_partial_images(self, names: Iterable[TableName]) -> Iterator[Finding]:
+        """Find sources that may write partial images for tables whose duplicates are set aside."""
+        duplicates, targets = self._facts.duplicates, self.targets
+        affected = [
+            ".".join(name)
+            for name in sorted(names)
+            if name in targets
+            and duplicates.policy(name) is DuplicatePolicy.QUARANTINE
+            and any(column.family == "json" for column in targets[name].columns)
+        ]
+        for source in self.sources.values():
+            if affected and source.variables.get("binlog_row_value_options"):
+                yield error(
+                    "quarantine-partial-images",
+                    source.where,
+                    f"binlog_row_value_options is set, and duplicates of {', '.join(affected)} go to quarantine, where "
+                    "rows with partial images cannot be followed",
+                    "SET PERSIST binlog_row_value_options='', or give these tables the policy `stop`.",
+                )
 
 
 def _tables_of(stream: StreamFacts, source: ServerView) -> StreamTables:

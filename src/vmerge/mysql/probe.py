@@ -26,6 +26,7 @@ from vmerge.core.effect import Effect, effect_of
 from vmerge.core.events import RowsEvent, TableMap, Transaction
 from vmerge.core.joint import Offer
 from vmerge.core.plan import Plan
+from vmerge.core.quarantine import visible
 from vmerge.core.rules import TableName
 from vmerge.errors import KeyConflict, RowMissing, UnsupportedEvent, VmergeError
 from vmerge.mysql import sql
@@ -123,7 +124,8 @@ class Probe:
             assert isinstance(member, Membership), "offers of one workflow go to one kind of target"
             applier = self._applier.twin(member.plan.target_name, member.definitions)
             with contextlib.suppress(UnsupportedEvent):
-                yield _Fellow(offer.run, effect_of(offer.run, member.plan), applier)
+                run = visible(offer.run, member.quarantine, member.plan)
+                yield _Fellow(run, effect_of(run, member.plan), applier)
 
     def _made(self, probe: TableName, table: TableName) -> Definitions:
         """Make a probe table unless it is there: the statement would be in the target's binlog each time."""
@@ -189,6 +191,46 @@ class Probe:
         except (KeyConflict, RowMissing, UnsupportedEvent):  # it stands elsewhere by now, or needs others than are here
             return False
         return True
+
+    def render(self, table: TableName, columns: Sequence[str]) -> tuple[Any, ...]:
+        """Return these expressions of the one row that is brought to a table, as the server reads its image."""
+        probe = quoted_name(self._tables[table].probe)
+        with self._transaction():
+            self._execute(sql.EMPTY_PROBE_TABLE.format(probe=probe))
+            self._apply(self._probe_applier, self._effect.inserts)
+            (row,) = self._rows(sql.READ_PROBED.format(columns=", ".join(columns), probe=probe))
+            return row
+
+    def find(self, table: TableName, identity: Literals) -> RowsEvent:
+        """Return the row that is brought to a table with this primary key, in the words of a match.
+
+        Raises:
+            UnsupportedEvent: there is none.
+        """
+        rows = [row for row in self._effect.inserts if self._target_name(row.shape.table) == table]
+        found = self._found(rows, self._tables[table], identity) if rows else None
+        if found is None:
+            raise UnsupportedEvent(f"a row of {'.'.join(table)} that is kept out cannot be found in the binlog")
+        return found
+
+    def _found(self, rows: Sequence[RowsEvent], table: _ProbedTable, identity: Literals) -> RowsEvent | None:
+        """Look for a row in halves: the server compares, and nothing is decoded."""
+        if self._lacks(rows, table, identity):
+            return None
+        if len(rows) == 1:
+            return rows[0]
+        middle = len(rows) // 2
+        return self._found(rows[:middle], table, identity) or self._found(rows[middle:], table, identity)
+
+    def _lacks(self, rows: Sequence[RowsEvent], table: _ProbedTable, identity: Literals) -> bool:
+        """Whether none of the rows has a primary key; False when they keep out each other, so that it is not known."""
+        with self._transaction():
+            self._execute(sql.EMPTY_PROBE_TABLE.format(probe=quoted_name(table.probe)))
+            try:
+                self._apply(self._probe_applier, rows)
+            except KeyConflict:
+                return False
+            return not self._rows(table.queries[0].sightings(table.probe, identity))
 
     def _takes(self, rows: Sequence[RowsEvent]) -> bool:
         """Whether the target takes rows: the only proof that nothing was overlooked."""

@@ -65,6 +65,33 @@ CREATE TABLE IF NOT EXISTS {control}.log (
 """
 """What happened to each stream; bounded by ``TRIM_LOG``."""
 
+CREATE_QUARANTINE_TABLE = """
+CREATE TABLE IF NOT EXISTS {control}.quarantine (
+  id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
+  workflow VARCHAR(64) NOT NULL,
+  stream VARCHAR(64) NOT NULL,
+  target_database VARCHAR(64) NOT NULL,
+  target_table VARCHAR(64) NOT NULL,
+  row_key LONGBLOB NOT NULL COMMENT 'primary key: each part behind its length in 4 bytes',
+  image LONGBLOB NOT NULL COMMENT 'the row as it stands at its source, as in a rows event',
+  table_map LONGBLOB NOT NULL COMMENT 'body of the table map event that the image belongs to',
+  flags SMALLINT UNSIGNED NOT NULL COMMENT 'of the rows event',
+  state VARCHAR(16) NOT NULL COMMENT 'parked: comes as soon as it can; dropped: given up',
+  unique_key VARCHAR(255) NOT NULL COMMENT 'the key that is held',
+  own TEXT NOT NULL COMMENT 'primary key of the row when it was parked',
+  holder TEXT NOT NULL COMMENT 'primary key of the row that held the key then',
+  holder_stream VARCHAR(64) NOT NULL,
+  proof TEXT NOT NULL,
+  gtid VARCHAR(128) NOT NULL COMMENT 'the transaction that brought the duplicate',
+  changed_gtid VARCHAR(128) NOT NULL COMMENT 'the last transaction that changed the row',
+  parked_at DATETIME(6) NOT NULL COMMENT 'UTC',
+  changed_at DATETIME(6) NOT NULL COMMENT 'UTC',
+  PRIMARY KEY (id),
+  KEY by_stream (workflow, stream, id)
+) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
+"""
+"""One row for each row that a stream keeps off the target."""
+
 REGISTER_STREAM = """
 INSERT INTO {control}.stream (workflow, name, position, state, message, epoch, owner, updated_at)
 VALUES (%s, %s, %s, 'running', '', 0, %s, UTC_TIMESTAMP(6))
@@ -101,7 +128,7 @@ WHERE workflow = %s AND name = %s AND owner IN %s
 sessions of the epochs, also when a take-over's answer was never heard; so the owner counts."""
 
 APPEND_LOG = """
-INSERT INTO {control}.log (workflow, stream, happened_at, kind, message) VALUES (%s, %s, UTC_TIMESTAMP(6), %s, %s)
+INSERT INTO {control}.log (workflow, stream, happened_at, kind, message) VALUES (%s, %s, SYSDATE(6), %s, %s)
 """
 
 APPEND_CONFLICT = """
@@ -123,6 +150,32 @@ DELETE FROM {control}.log WHERE workflow = %s AND stream = %s AND id < (
 )
 """
 """Keep the last thousand entries of a stream."""
+
+FIND_QUARANTINE_TABLE = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = 'quarantine'"
+
+READ_QUARANTINE = """
+SELECT id, stream, target_database, target_table, row_key, image, table_map, flags, state,
+  unique_key, own, holder, holder_stream, proof, gtid, changed_gtid, parked_at, changed_at
+FROM {control}.quarantine WHERE workflow = %s"""
+"""Conditions and an order follow."""
+
+ADD_TO_QUARANTINE = """
+INSERT INTO {control}.quarantine (
+  workflow, stream, target_database, target_table, row_key, image, table_map, flags, state,
+  unique_key, own, holder, holder_stream, proof, gtid, changed_gtid, parked_at, changed_at
+) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, SYSDATE(6), SYSDATE(6))
+"""
+
+CHANGE_IN_QUARANTINE = """
+UPDATE {control}.quarantine
+SET row_key = %s, image = %s, table_map = %s, flags = %s, state = %s, changed_gtid = %s, changed_at = SYSDATE(6)
+WHERE id = %s AND state = %s AND workflow = %s
+"""
+"""Must match one row, as all that change an entry: none means that an operator has settled it."""
+
+SET_QUARANTINE_STATE = "UPDATE {control}.quarantine SET state = %s WHERE id = %s AND workflow = %s"
+
+REMOVE_FROM_QUARANTINE = "DELETE FROM {control}.quarantine WHERE id = %s AND state = %s AND workflow = %s"
 
 # Applying
 
@@ -219,6 +272,8 @@ CREATE_PROBE_TABLE = "CREATE TABLE IF NOT EXISTS {probe} LIKE {table}"
 
 EMPTY_PROBE_TABLE = "DELETE FROM {probe}"
 """Inside the transaction: rows of a probe table that are not ours would be false evidence."""
+
+READ_PROBED = "SELECT {columns} FROM {probe}"
 
 MATCH_ROWS = """
 SELECT /*+ MERGE(p, t) SET_VAR(optimizer_switch = 'use_invisible_indexes=on') */ {columns}

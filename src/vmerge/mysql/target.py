@@ -11,25 +11,36 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
-from vmerge.core.events import RowsEvent, Transaction
+from vmerge.core.events import RowsEvent, TableMap, Transaction
 from vmerge.core.fold import Fold, fold
 from vmerge.core.grouping import group_by_kind
 from vmerge.core.joint import Part
 from vmerge.core.ownership import Claim
-from vmerge.core.position import GtidSet
+from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.quarantine import Diversion, DivertedFold, Grounds, Quarantine, RowName, names_in, visible
 from vmerge.core.row_order import Effect, RelationRules, Share, in_order
-from vmerge.errors import KeyConflict, RowMissing, SpoolFailed, TargetError, TargetLost, UnsupportedEvent
+from vmerge.errors import (
+    JointRefused,
+    KeyConflict,
+    QuarantineSettled,
+    RowMissing,
+    SpoolFailed,
+    TargetError,
+    TargetLost,
+    UnsupportedEvent,
+)
 from vmerge.mysql import sql
 from vmerge.mysql.checkpoints import ControlTables
 from vmerge.mysql.connect import Endpoint, break_off, connect, drop, short_connection
 from vmerge.mysql.definitions import Definitions
 from vmerge.mysql.events_applier import EventsApplier
 from vmerge.mysql.faults import commit_fault, target_fault
+from vmerge.mysql.quarantine import QuarantineSession, QuarantineTable
 from vmerge.mysql.schemas import show_generated_keys
 from vmerge.mysql.spooled_changes import SpooledChanges
 
@@ -47,6 +58,13 @@ SESSION: dict[str, str | int] = {
 }
 
 
+class TargetPlan(RelationRules, Protocol):
+    """What is known of the target's tables."""
+
+    def wants(self, table_map: TableMap) -> bool:
+        """Whether rows of this shape are carried; raises ``SchemaMismatch`` when they do not fit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Membership:
     """What a joint commit's leader must know of a member: where its rows go, and which session of it made the offer."""
@@ -54,6 +72,7 @@ class Membership:
     plan: RelationRules
     definitions: Definitions
     epoch: int
+    quarantine: Quarantine
 
 
 class MySqlTarget:
@@ -68,8 +87,9 @@ class MySqlTarget:
         endpoint: Endpoint,
         claim: Claim,
         tables: ControlTables,
+        quarantine: QuarantineTable,
         *,
-        plan: RelationRules,
+        plan: TargetPlan,
         definitions: Definitions,
         server_id: int,
         spool_folder: Path | None = None,
@@ -88,6 +108,9 @@ class MySqlTarget:
         self._is_interrupted = False
         self._groups = True
         """Whether batches are tried in the cheaper order."""
+        self._kept = QuarantineSession(quarantine, tables, claim.stream)
+        self._joint: list[tuple[str, Diversion]] = []
+        """What the open joint commit changes in its members' quarantines."""
 
     def open(self) -> GtidSet:
         """Connect and take the stream over; return its position.
@@ -103,6 +126,7 @@ class MySqlTarget:
                 raise TargetLost(f"{self._endpoint} was interrupted")
             show_generated_keys(self._connection)  # as the session did that read the definitions
             position, self._epoch = self._tables.take_over(self._connection, self._claim)
+            self._load_quarantine(self._connection)  # nobody else changes it by now, but for operators
             self._applier = EventsApplier(self._connection, self._plan.target_name, self._definitions, self._server_id)
         except (MySQLError, OSError) as error:
             raise target_fault(error, f"opening {self._endpoint}") from error
@@ -110,8 +134,29 @@ class MySqlTarget:
 
     def apply(self, batch: Sequence[Transaction]) -> None:
         """Apply whole transactions in a target transaction that stays open."""
+        diversion = self._kept.divert(self._plan)
+        if diversion is not None and self._apply_diverted(batch, diversion):
+            return
         if not self._groups or len(batch) == 1 or not self._apply_grouped(batch):
             self._apply(batch, _rows_of(batch))
+
+    def _apply_diverted(self, batch: Sequence[Transaction], diversion: Diversion) -> bool:
+        """Apply a batch past the quarantine; return False, with nothing done, when no row of it is concerned."""
+        rows: Iterable[RowsEvent] = diversion.rows(batch)
+        if len(batch) > 1:  # one transaction may be larger than memory
+            rows = list(rows)
+            if not diversion.has_diverted:
+                return False
+        self._apply(batch, rows)
+        self._write_quarantine(diversion)
+        return True
+
+    def _write_quarantine(self, diversion: Diversion) -> None:
+        connection, _ = self._opened()
+        try:
+            self._kept.write(connection, diversion)
+        except (MySQLError, OSError) as error:
+            raise target_fault(error, f"writing the quarantine on {self._endpoint}") from error
 
     def _apply_grouped(self, batch: Sequence[Transaction]) -> bool:
         """Apply a batch in the cheaper order of ``core/grouping.py``; return False when that order does not do.
@@ -135,15 +180,24 @@ class MySqlTarget:
         Raises:
             UnsupportedEvent: that cannot be told from the images.
         """
-        self._apply(run, self._in_order(fold(_rows_of(run), self._plan)))
+        diversion = self._kept.divert(self._plan)
+        rows = _rows_of(run) if diversion is None else diversion.rows(run)
+        self._apply(run, self._in_order(fold(rows, self._plan)))
+        if diversion is not None:
+            self._write_quarantine(diversion)
 
     def begin_fold(self) -> Fold:
         """Return an empty fold for a run of any length, kept on disk."""
-        return Fold(self._plan, lambda: SpooledChanges(self._spool_folder))
+        place = self._spool_folder
+        if self.quarantine.is_empty:
+            return Fold(self._plan, lambda: SpooledChanges(place))
+        return DivertedFold(self._plan, lambda: SpooledChanges(place), Diversion(self.quarantine, self._plan))
 
     def apply_effect(self, effect: Fold, first: Transaction) -> None:
         """Apply the net effect of a run that begins with ``first``, in a target transaction that stays open."""
         self._apply([first], self._in_order(effect))
+        if isinstance(effect, DivertedFold):
+            self._write_quarantine(effect.diversion)
 
     def _in_order(self, effect: Effect) -> Iterator[RowsEvent]:
         return (row for _, row in in_order([Share(None, effect, self._plan)]))
@@ -177,9 +231,59 @@ class MySqlTarget:
         except (MySQLError, OSError) as error:
             raise target_fault(error, f"reading the owner on {self._endpoint}") from error
 
+    # Quarantine
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """The rows that the stream keeps off the target, as of the last commit."""
+        return self._kept.quarantine
+
+    def reload_quarantine(self) -> None:
+        """Read the quarantine anew, with no target transaction open: somebody else has changed it."""
+        connection, _ = self._opened()
+        try:
+            self._load_quarantine(connection)
+        except (MySQLError, OSError) as error:
+            raise target_fault(error, f"reading the quarantine on {self._endpoint}") from error
+
+    def _load_quarantine(self, connection: Connection[Any]) -> None:
+        self._kept.load(connection)
+        connection.rollback()  # reading has begun a transaction
+
+    def visible(self, run: Sequence[Transaction]) -> Sequence[Transaction]:
+        """Return a run without what only concerns rows in quarantine. Raises ``UnsupportedEvent``."""
+        return visible(run, self.quarantine, self._plan)
+
+    def mark(self, run: Sequence[Transaction], name: RowName, grounds: Grounds, until: Gtid) -> None:
+        """Set a row aside as it comes, under whatever key, in a run up to a transaction that begins with these."""
+        self._kept.mark(names_in(run, name, self._plan), grounds, until)
+
+    def bring_back(self, name: RowName, at_microseconds: int) -> None:
+        """Begin a target transaction and move a row from the quarantine to its table.
+
+        ``at_microseconds`` is the time that is stamped on it, since 1970. On an error the caller rolls back.
+
+        Raises:
+            KeyConflict: a key is still held.
+            SchemaMismatch: the table is not the one that the row was read for.
+            QuarantineSettled: an operator was there before.
+        """
+        connection, applier = self._opened()
+        self._plan.wants(self.quarantine.entries[name].table)
+        self._is_open = True
+        try:
+            entry = self._kept.take(connection, name)
+            row = entry.insert()
+            applier.apply([Transaction(entry.gtid, at_microseconds, (row,), len(row.images))], [row])
+            self._kept.tell_returned(connection, name, entry)
+        except (MySQLError, OSError) as error:
+            raise target_fault(error, f"bringing a row back on {self._endpoint}") from error
+
+    # Joint commits
+
     def membership(self) -> Membership:
         """Return what a leader's target must know of this stream."""
-        return Membership(self._plan, self._definitions, self._epoch)
+        return Membership(self._plan, self._definitions, self._epoch, self._kept.quarantine)
 
     def apply_joint(self, parts: Sequence[Part]) -> str | None:
         """Apply the net effects of several streams in a target transaction that stays open.
@@ -187,6 +291,7 @@ class MySqlTarget:
         Returns None, or the stream whose rows a key keeps out or cannot be followed.
         """
         shares: list[Share[_Member]] = []
+        self._joint = []
         for part in parts:
             try:
                 shares.append(self._share(part))
@@ -203,18 +308,31 @@ class MySqlTarget:
         _, applier = self._opened()
         member = part.offer.membership
         assert isinstance(member, Membership), "offers of one workflow go to one kind of target"
-        effect = part.effect.net_effect() if part.effect is not None else fold(_rows_of(part.run), member.plan)
+        effect, diversion = self._effect_of(part, member)
+        self._joint.append((part.stream, diversion))
         twin = applier.twin(member.plan.target_name, member.definitions)
         return Share(_Member(part, twin), effect, member.plan)
+
+    def _effect_of(self, part: Part, member: Membership) -> tuple[Effect, Diversion]:
+        if isinstance(part.effect, DivertedFold):
+            return part.effect.net_effect(), part.effect.diversion
+        diversion = Diversion(member.quarantine, member.plan)
+        if part.effect is not None:
+            return part.effect.net_effect(), diversion
+        return fold(diversion.rows(part.run), member.plan), diversion
 
     def commit_joint(self, parts: Sequence[Part]) -> None:
         """Write every member's checkpoint and commit; see ``commit``."""
         connection, _ = self._opened()
         try:
+            for stream, diversion in self._joint:
+                self._kept.store(connection, stream, diversion.difference(), diversion.entries)
             for part in parts:
                 member = part.offer.membership
                 assert isinstance(member, Membership), "offers of one workflow go to one kind of target"
                 self._tables.write_joint_checkpoint(connection, part, member.epoch)
+        except QuarantineSettled as error:
+            raise JointRefused(error.message) from error
         except (MySQLError, OSError) as error:
             raise target_fault(error, f"writing checkpoints on {self._endpoint}") from error
         self._commit(connection)
@@ -230,6 +348,7 @@ class MySqlTarget:
         except (MySQLError, OSError) as error:
             raise target_fault(error, f"writing the checkpoint on {self._endpoint}") from error
         self._commit(connection)
+        self._kept.committed(position)
 
     def _commit(self, connection: Connection[Any]) -> None:
         try:
@@ -240,6 +359,7 @@ class MySqlTarget:
 
     def rollback(self) -> None:
         """Undo the open target transaction."""
+        self._kept.rolled_back()
         if not self._is_open:
             return
         connection, _ = self._opened()

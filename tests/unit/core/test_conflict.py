@@ -46,6 +46,7 @@ from vmerge.core.conflict_terms import (
     Waiting,
     Woken,
 )
+from vmerge.core.duplicates import DuplicatePolicy
 from vmerge.core.evidence import Held, Presence
 from vmerge.core.verdict import Finding, Permanent, Proof, Transient, Unproven
 
@@ -105,7 +106,7 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Unfoldable, instants, instants),
     st.builds(Unreached, instants, instants),
     st.builds(Unjoined, instants, instants),
-    st.builds(terms.Testified, st.sampled_from(FINDINGS), instants, instants),
+    st.builds(terms.Testified, st.sampled_from(FINDINGS), instants, instants, st.sampled_from(DuplicatePolicy)),
     st.just(Woken()),
 )
 limits = st.builds(
@@ -411,6 +412,24 @@ def test_a_proof_counts_when_it_is_given_twice() -> None:
     assert decision == Ask()
     confirmed = (Stuck(Reason.PROVEN, DUPLICATE), GiveUp(Reason.PROVEN, DUPLICATE))
     assert decide(again, terms.Testified(DUPLICATE, 102.1, 5.0), ASKS) == confirmed
+
+
+def test_a_duplicate_of_a_quarantined_table_is_set_aside() -> None:
+    """The second proof ends no stream there: the wait goes on as new, and every remedy may be tried again."""
+    again = replace(AGAIN, inquiry=Inquiry(102.0, 2, DUPLICATE), last_jump=FailedJump(101.0, 5, 7), counted_seconds=2.0)
+    testified = terms.Testified(DUPLICATE, 102.1, 5.0, DuplicatePolicy.QUARANTINE)
+    following, decision = decide(again, testified, ASKS)
+    assert decision == terms.SetAside(DUPLICATE)
+    assert following == replace(AGAIN, inquiry=None, last_jump=None, counted_seconds=0.0)
+
+
+@pytest.mark.parametrize("proof", [Proof.FOREIGN_ROW, Proof.STRICTER_TARGET])
+def test_only_duplicates_are_set_aside(proof: Proof) -> None:
+    """What nobody has at a source, or what the target alone refuses, stops the stream under every policy."""
+    finding = replace(DUPLICATE, proof=proof)
+    again = replace(AGAIN, inquiry=Inquiry(102.0, 2, finding))
+    testified = terms.Testified(finding, 102.1, 5.0, DuplicatePolicy.QUARANTINE)
+    assert decide(again, testified, ASKS)[1] == GiveUp(Reason.PROVEN, finding)
 
 
 @pytest.mark.parametrize("finding", FINDINGS[1:])

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from vmerge.core.duplicates import DuplicatePolicy, DuplicateRules
 from vmerge.core.findings import Finding, Findings, Severity
-from vmerge.core.rules import StreamRules
+from vmerge.core.rules import StreamRules, TablePattern
 from vmerge.core.schema import Column, ForeignKey, KeyPart, TableSchema, UniqueKey
-from vmerge.core.table_checks import StreamTables, check_pairs, check_tables
+from vmerge.core.table_checks import StreamTables, check_pairs, check_quarantine, check_tables
 
 RULES = StreamRules.build({"shop_0": "shop"})
 ID = Column("id", 1, "int", nullable=False)
@@ -108,6 +109,35 @@ def test_what_is_asked_at_each_start() -> None:
         ("cascade-not-logged", "stream -80, shop_0.customer"),
         ("primary-key", "target"),
     ]
+
+
+def test_only_tables_whose_rows_can_be_followed_alone_may_set_duplicates_aside() -> None:
+    """One finding names all tables with that policy that have foreign keys, in either role, or no primary key."""
+    targets = [
+        table("customer", "shop"),
+        table("child", "shop", foreign_keys=(foreign_key("shop", "NO ACTION"),)),
+        table("bare", "shop", primary_key=None),
+        table("plain", "shop"),
+    ]
+    by_name = {(one.database, one.table): one for one in targets}
+    everywhere = DuplicateRules(DuplicatePolicy.QUARANTINE)
+    (finding,) = check_quarantine(everywhere, by_name, by_name)
+    assert finding.id == "quarantine"
+    for text in ("shop.customer (foreign keys)", "shop.child (foreign keys)", "shop.bare (no primary key)"):
+        assert text in finding.text
+    assert "plain" not in finding.text
+    one_table = DuplicateRules(tables=((TablePattern("shop.plain"), DuplicatePolicy.QUARANTINE),))
+    assert list(check_quarantine(one_table, by_name, by_name)) == []
+    assert list(check_quarantine(everywhere, [("shop", "plain"), ("shop", "missing")], by_name)) == []
+
+
+def test_the_first_pattern_decides_the_policy() -> None:
+    """Patterns count in the order of the file, and before the default."""
+    patterns = (("shop.a*", DuplicatePolicy.STOP), ("shop.*", DuplicatePolicy.QUARANTINE))
+    rules = DuplicateRules(tables=tuple((TablePattern(text), policy) for text, policy in patterns))
+    policies = [rules.policy(("shop", name)) for name in ("abc", "bcd")]
+    assert policies == [DuplicatePolicy.STOP, DuplicatePolicy.QUARANTINE]
+    assert rules.policy(("other", "abc")) is DuplicatePolicy.STOP
 
 
 def test_findings_as_data() -> None:

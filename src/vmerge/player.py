@@ -583,7 +583,9 @@ class Player:
             self._quarantining.mark(run, effect, finding, until)
         except VmergeError as error:
             if error.verdict is not Verdict.TRANSIENT:
-                return GiveUp(terms.Reason.PROVEN, finding)
+                give_up = GiveUp(terms.Reason.PROVEN, finding)
+                self._reporter.decided(self._state, terms.Testified(finding, *self._now_and_pause()), give_up)
+                return give_up
         self._end_long_run()  # its transactions have passed without the mark
         return Proceed()
 

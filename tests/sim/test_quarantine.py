@@ -8,6 +8,7 @@ After every step the target is the union of the shards without the rows in quara
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,11 +19,15 @@ from tests.sim.history import History
 from tests.sim.rows import Row, RowKey, Value, delete, insert, is_consistent, update
 from tests.sim.test_converge import DISTURBANCES, histories, play
 from tests.sim.test_verdicts import TABLE, careless_histories
+from tests.sim.witness import SimWitness
 from tests.sim.world import Settings, World
 
 from vmerge.core.duplicates import DuplicatePolicy, DuplicateRules
-from vmerge.core.quarantine import EntryState
-from vmerge.errors import VmergeError
+from vmerge.core.events import Transaction
+from vmerge.core.evidence import Held
+from vmerge.core.fold import Fold
+from vmerge.core.quarantine import EntryState, RowName
+from vmerge.errors import ConflictProven, UnsupportedEvent, VmergeError
 
 SET_ASIDE = DuplicateRules(DuplicatePolicy.QUARANTINE)
 QUIET_SECONDS = 45.0
@@ -144,6 +149,27 @@ def test_legal_histories_leave_nothing_in_quarantine(
 
 
 # Named cases
+
+
+class Blind(SimWitness):
+    """Tells what keeps a row out, and cannot tell which row it is."""
+
+    def find(self, run: Sequence[Transaction], effect: Fold | None, held: Held) -> RowName:
+        """See ``Witness``."""
+        raise UnsupportedEvent("a row cannot be found")
+
+
+def test_a_row_that_cannot_be_found_stops_the_stream() -> None:
+    """Without its bytes the row cannot be set aside, so the proof ends the stream as under the other policy."""
+    history = History((TABLE,), (((insert("u", *row(1, "a")),),), ((insert("u", *row(2, "a")),),)))
+    world = World(history, Settings(duplicates=SET_ASIDE))
+    for name, stream in world.streams.items():
+        stream.player._quarantining._pointer = Blind(history, world.database, name)
+    settle(world)
+    (failure,) = [stream.failure for stream in world.streams.values() if stream.failure is not None]
+    assert isinstance(failure, ConflictProven)
+    assert sum(world.board.progress(name).counters.duplicates for name in world.streams) == 1
+    assert not any(world.database.quarantine.values())
 
 
 def row(id_: int, value: Value, state: str = "p") -> Row:

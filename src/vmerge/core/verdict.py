@@ -23,7 +23,9 @@ that at our source, the holder's that at the sources of all streams that carry t
 Both rows of a true duplicate were seen at their sources twice, with the other one in between, so it needs no word
 about how far any stream is. The other two permanent findings do. Their heads are the *fences*: those of the testimony
 before this one, read when the row was gone from its source already. A stream that had applied its fence before the
-target was looked at had applied the release, and still the row is there. So they take two testimonies at least.
+target was looked at had applied the release, and still the row is there. So they take two testimonies at least, and, as
+any proof, count when the next one says the same (``core/conflict.py``): a value that goes to and fro between two looks
+can deceive one testimony, and has to do so twice in a row, at least a second apart.
 
 A holder with our own row's primary key is at our own source only as that row itself; it says nothing there.
 """

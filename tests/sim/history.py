@@ -117,35 +117,6 @@ class History:
         ways = chain(self.following(vector), self.jumps(vector), self.joints(vector))
         return vector != self.end and next(ways, None) is None
 
-    @cached_property
-    def reachable(self) -> frozenset[Vector]:
-        """All vectors that steps, jumps and joint commits lead to."""
-        found = {self.start}
-        stack = [self.start]
-        while stack:
-            current = stack.pop()
-            for vector in (*self.following(current), *self.jumps(current), *self.joints(current)):
-                if vector not in found:
-                    found.add(vector)
-                    stack.append(vector)
-        return frozenset(found)
-
-    def can_end(self) -> bool:
-        """Tell whether some order leads to the union of all."""
-        return self.end in self.reachable
-
-    def is_solvable_alone(self) -> bool:
-        """Tell whether no order ends in a dead vector."""
-        return not any(self.is_dead(vector) for vector in self.reachable)
-
-    def has_conflicts(self) -> bool:
-        """Tell whether some order makes a transaction fail that is possible in another one."""
-        return any(
-            vector[stream] < len(self.streams[stream]) and not self.can_step(vector, stream)
-            for vector in self.reachable
-            for stream in range(len(self.streams))
-        )
-
 
 def _apply_alone(rows: dict[RowKey, Row], change: Change) -> None:
     if change.before is not None:

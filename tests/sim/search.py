@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from tests.sim.ends import Fault
 from tests.sim.history import History, Vector, Work
@@ -164,45 +163,3 @@ def assert_ends_well(world: World) -> None:
     else:
         assert not world.unfinished()
         assert world.database.rows == world.history.union(world.history.end)
-
-
-def time_out_everywhere(history: History, settings: Settings, dead: set[Vector], tally: Tally) -> None:
-    """Play into each dead vector and check that it ends in a clear time-out with the target unchanged."""
-    for vector in dead & steps_only(history):
-        world = lead_to(history, settings, vector)
-        finish(world)
-        assert_ends_well(world)
-        assert world.vector == vector
-        assert any(stream.failure for stream in world.streams.values())
-        tally.dead_ends += 1
-
-
-def steps_only(history: History) -> set[Vector]:
-    """Return the vectors that single transactions lead to, without any jump."""
-    found = {history.start}
-    stack = [history.start]
-    while stack:
-        new = set(history.following(stack.pop())) - found
-        found |= new
-        stack.extend(new)
-    return found
-
-
-def lead_to(history: History, settings: Settings, vector: Vector) -> World:
-    """Return a world that single steps have brought to a vector."""
-    route: dict[Vector, tuple[int, ...]] = {history.start: ()}
-    queue = deque([history.start])
-    while queue and vector not in route:
-        current = queue.popleft()
-        for following in history.following(current):
-            if following not in route:
-                moved = next(i for i, (a, b) in enumerate(zip(current, following, strict=True)) if a != b)
-                route[following] = (*route[current], moved)
-                queue.append(following)
-    world = World(history, Settings(batch=1, chunk=settings.chunk, timeout_seconds=settings.timeout_seconds))
-    names = list(world.streams)
-    for stream in route[vector]:
-        before: Any = world.vector
-        while world.vector == before:
-            world.step(names[stream])
-    return world

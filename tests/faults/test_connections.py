@@ -12,21 +12,15 @@ from vmerge.lab.servers import Lab, Server
 
 pytestmark = [pytest.mark.server, pytest.mark.faults]
 
-SESSIONS = "SELECT id FROM information_schema.processlist WHERE user = %s AND command LIKE %s"
 CHECKPOINT = b".stream SET position = "
 LARGE_ROWS = 60
 LARGE_BYTES = 1024 * 1024
 
 
-def sessions(site: Site, server: Server, command: str = "%") -> list[int]:
-    """Return the ids of vmerge's sessions on a server."""
-    return [number for (number,) in server.query(SESSIONS, site.user, command)]
-
-
 def kill_sessions(site: Site, server: Server, command: str, report: Report, what: str) -> None:
     """Kill vmerge's sessions of a kind, as soon as there are any."""
-    wait_until(lambda: bool(sessions(site, server, command)), f"vmerge is on {server.name}")
-    for number in sessions(site, server, command):
+    wait_until(lambda: bool(server.sessions(site.user, command=command)), f"vmerge is on {server.name}")
+    for number in server.sessions(site.user, command=command):
         try:
             server.query(f"KILL {number}")
         except Exception as error:  # it may just have ended by itself
@@ -124,7 +118,7 @@ def test_blocked_for_longer_than_the_source_waits(new_site: NewSite, servers: Se
         shard.server.query(f"UPDATE {shard.database}.customer SET note = 'blocked' WHERE id = 1")
         wait_until(lambda: site.streams()["a"]["lock_conflicts"] > 0, "the stream is blocked")
         _write_more_than_buffers_hold(site)
-        wait_until(lambda: not sessions(site, shard.server, "Binlog Dump%"), "the source gives the dump up")
+        wait_until(lambda: not shard.server.sessions(site.user, command="Binlog Dump%"), "the source gives the dump up")
         report.done["dumps given up by the source"] += 1
         holder.rollback()
     insert_customers(shard, 10**9, 20)

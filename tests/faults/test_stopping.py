@@ -153,8 +153,7 @@ def update_all(site: Site) -> None:
 
 def is_busy(site: Site, server: Server, command: str) -> bool:
     """Whether a session of vmerge is in a statement."""
-    text = "SELECT 1 FROM information_schema.processlist WHERE user = %s AND command = %s"
-    return bool(server.query(text, site.user, command))
+    return bool(server.sessions(site.user, command=command))
 
 
 def has_unread_bytes(server: Server) -> bool:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +60,24 @@ def test_script_runs_whole(shard_a: Server, database: str) -> None:
         f"INSERT INTO {database}.t VALUES (1, 'x;y'); SELECT 1; INSERT INTO {database}.t VALUES (2, '');"
     )
     assert shard_a.query(f"SELECT a, b FROM {database}.t ORDER BY a") == [(1, "x;y"), (2, "")]
+
+
+def test_sessions_are_seen_whatever_they_say(shard_a: Server) -> None:
+    """A statement with a character outside of the basic plane hides neither its session nor its transaction."""
+    with shard_a.connect() as lock, shard_a.connect() as asking, lock.cursor() as holder, asking.cursor() as cursor:
+        holder.execute("SELECT GET_LOCK('seen', 0)")
+        cursor.execute("SELECT CONNECTION_ID()")
+        ((number,),) = cursor.fetchall()
+        cursor.execute("BEGIN")
+        waiter = threading.Thread(target=cursor.execute, args=("SELECT GET_LOCK('seen', 60), '\N{ROCKET}'",))
+        waiter.start()
+        _wait_until(lambda: shard_a.sessions("root", command="Query", state="User lock") == [number])
+        assert number in shard_a.open_transactions("root")
+        assert not shard_a.open_transactions("nobody")
+        holder.execute("SELECT RELEASE_LOCK('seen')")
+        waiter.join()
+        cursor.execute("ROLLBACK")
+        assert number not in shard_a.open_transactions()
 
 
 def test_script_reports_a_late_error(shard_a: Server) -> None:

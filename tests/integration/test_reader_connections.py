@@ -164,7 +164,7 @@ def test_a_killed_dump(shared: Server) -> None:
     start = executed(shared)
     source = make_source(shared)
     with opened(source, start):
-        (number,) = (row[0] for row in shared.query("SHOW PROCESSLIST") if row[4] == "Binlog Dump GTID")
+        (number,) = shared.sessions("%", command="Binlog Dump GTID")
         shared.query(f"KILL {number}")
         for _ in range(2):
             with pytest.raises(SourceLost):
@@ -177,7 +177,7 @@ def test_a_killed_dump(shared: Server) -> None:
 def test_a_killed_statement_of_a_dump(shared: Server) -> None:
     """KILL QUERY ends a dump too, and is no reason to stop a stream for good."""
     with opened(make_source(shared), executed(shared)) as source:
-        (number,) = (row[0] for row in shared.query("SHOW PROCESSLIST") if row[4] == "Binlog Dump GTID")
+        (number,) = shared.sessions("%", command="Binlog Dump GTID")
         shared.query(f"KILL QUERY {number}")
         with pytest.raises(SourceLost):
             read_until(source, lambda items: False)

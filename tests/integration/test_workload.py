@@ -76,7 +76,7 @@ def test_ends_cleanly_when_told(lab: Lab, shards: list[ShopShard]) -> None:
         tally = workload.finish()
         assert time.monotonic() - began_at < 5
     assert tally.transactions > 20
-    assert all(not shard.server.query("SELECT trx_id FROM information_schema.innodb_trx") for shard in shards)
+    assert all(not shard.server.open_transactions() for shard in shards)
 
 
 def test_goes_on_after_a_crash_of_a_shard(lab: Lab, start_server: Callable[..., Server]) -> None:

@@ -136,18 +136,13 @@ class Stage:
         found = {name: self.target.query(f"SELECT * FROM {table}") for name, table in quoted.items()}
         return {name: rows for name, rows in found.items() if rows or name[0] == self.merged}
 
-    def open_transactions(self) -> list[tuple[Any, ...]]:
-        """Transactions of the witness's account on the target."""
-        return self.target.query(
-            "SELECT trx_id FROM information_schema.innodb_trx JOIN information_schema.processlist "
-            "ON trx_mysql_thread_id = id WHERE user = %s",
-            self.user,
-        )
+    def open_transactions(self) -> list[int]:
+        """Sessions of the witness's account on the target that have a transaction open."""
+        return self.target.open_transactions(self.user)
 
     def waits_at(self, server: Server) -> bool:
         """Whether the witness waits for a lock of a whole table."""
-        waiting = "SELECT 1 FROM information_schema.processlist WHERE user = %s AND state LIKE %s"
-        return bool(server.query(waiting, self.user, "Waiting%"))
+        return bool(server.sessions(self.user, state="Waiting%"))
 
     def probe_tables(self) -> list[str]:
         """The names of the probe tables."""

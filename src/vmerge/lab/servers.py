@@ -70,6 +70,19 @@ DEFAULT_OPTIONS: Options = {
     "innodb-buffer-pool-dump-at-shutdown": "OFF",
 }
 
+# From the performance schema: the views of the information schema convert the text of every session's statement to
+# utf8mb3, whatever is asked of them, and fail with 3854 while anybody's statement has a character outside of it.
+SESSIONS = (
+    "SELECT id FROM performance_schema.processlist "
+    "WHERE user LIKE %s AND command LIKE %s AND COALESCE(state, '') LIKE %s"
+)
+OPEN_TRANSACTIONS = (
+    "SELECT processlist_id FROM performance_schema.events_transactions_current "
+    "JOIN performance_schema.threads USING (thread_id) "
+    "WHERE events_transactions_current.state = 'ACTIVE' AND processlist_user LIKE %s "
+    "AND processlist_id <> CONNECTION_ID()"
+)
+
 
 class Server:
     """One MySQL server with its own data folder. Made by ``Lab.start``, ended by the lab at the latest."""
@@ -172,6 +185,15 @@ class Server:
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute(sql, parameters or None)
             return list(cursor.fetchall())
+
+    def sessions(self, account: str, *, command: str = "%", state: str = "%") -> list[int]:
+        """The ids of an account's sessions whose command and state are like these patterns."""
+        found = self.query(SESSIONS, account, command, state)
+        return [number for (number,) in found]
+
+    def open_transactions(self, account: str = "%") -> list[int]:
+        """The ids of the sessions, other than the one that asks, that have a transaction open."""
+        return [number for (number,) in self.query(OPEN_TRANSACTIONS, account)]
 
     def execute_script(self, sql: str, database: str | None = None) -> None:
         """Runs many statements. The server splits them; an error of any of them is raised."""

@@ -1,7 +1,7 @@
-"""Which tables of a source a stream carries, and what they are called on the target.
+"""Which tables of a source a stream carries, what they are called on the target, and what is done to their rows.
 
-Knows: the workflow's database mapping and table patterns, and where a stream starts. Never knows: schemas or servers.
-Used by ``config``, ``core/plan.py`` and ``mysql/preflight.py``.
+Knows: the workflow's database mapping, table patterns and rules of tables, and where a stream starts. Never knows:
+schemas or servers. Used by ``config``, ``core/plan.py``, ``core/projection.py`` and the drivers.
 """
 
 from __future__ import annotations
@@ -58,25 +58,89 @@ class TablePattern:
         return self.matches_database(name[0]) and self._table.match(name[1]) is not None
 
 
+Constant = int | str | None
+"""The value of a constant column: a number, a text or NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRule:
+    """What becomes of one table's rows on their way, for one stream. Names of columns are compared without case.
+
+    A table with a rule is carried by the names of its columns, one without by their places.
+    """
+
+    source_table: str | None = None
+    """The table's name at the source; None when it is the target's."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Target column → source column."""
+    dropped: tuple[str, ...] = ()
+    """Source columns that are not carried."""
+    constants: Mapping[str, Constant] = field(default_factory=dict)
+    """Target column → its value in all rows of this stream."""
+
+
 @dataclass(frozen=True, slots=True)
 class StreamRules:
-    """One stream's share of the workflow: source database → target database, and the workflow's patterns."""
+    """One stream's share of the workflow: source database → target database, and what the workflow says of tables."""
 
     databases: Mapping[str, str]
     patterns: tuple[TablePattern, ...]
+    exclude: tuple[TablePattern, ...] = ()
+    """Target tables that are not carried, though ``patterns`` match them."""
+    table_rules: Mapping[TableName, TableRule] = field(default_factory=dict)
+    """By target table. No two of them have one source table."""
 
     @classmethod
-    def build(cls, databases: Mapping[str, str], patterns: Iterable[str] = ("*.*",)) -> StreamRules:
+    def build(
+        cls,
+        databases: Mapping[str, str],
+        patterns: Iterable[str] = ("*.*",),
+        *,
+        exclude: Iterable[str] = (),
+        table_rules: Mapping[TableName, TableRule] | None = None,
+    ) -> StreamRules:
         """Make rules from a mapping and the texts of patterns; ValueError when one has no dot."""
-        return cls(dict(databases), tuple(TablePattern(text) for text in patterns))
+        return cls(
+            dict(databases),
+            tuple(TablePattern(text) for text in patterns),
+            tuple(TablePattern(text) for text in exclude),
+            dict(table_rules or {}),
+        )
+
+    def rule(self, target: TableName) -> TableRule | None:
+        """Return the rule of a target table; None when its rows are carried as they are."""
+        return self.table_rules.get(target)
 
     def target_name(self, database: str, table: str) -> TableName | None:
-        """Return a source table's name on the target; None when the stream does not carry it."""
-        target = self.databases.get(database)
-        if target is None or not any(pattern.matches((target, table)) for pattern in self.patterns):
+        """Return a source table's name on the target; None when the stream does not carry it.
+
+        A table that a rule names as the source of another is that other; and a target table whose rule names its
+        source gets no rows from a source table of its own name.
+        """
+        target_database = self.databases.get(database)
+        if target_database is None:
             return None
-        return target, table
+        name = self._destination(target_database, table)
+        return name if name is not None and self._takes(name) else None
+
+    def source_names(self, target: TableName) -> list[TableName]:
+        """Return the names that a target table may have at the source; none when the stream does not fill it."""
+        rule = self.table_rules.get(target)
+        table = target[1] if rule is None or rule.source_table is None else rule.source_table
+        return [(database, table) for database in self.databases if self.target_name(database, table) == target]
 
     def may_fill(self, target: TableName) -> bool:
         """Whether rows of this stream may go to this target table."""
-        return target[0] in self.databases.values() and any(pattern.matches(target) for pattern in self.patterns)
+        return bool(self.source_names(target))
+
+    def _destination(self, target_database: str, table: str) -> TableName | None:
+        for name, rule in self.table_rules.items():
+            if name[0] == target_database and rule.source_table == table:
+                return name
+        own = self.table_rules.get((target_database, table))
+        return (target_database, table) if own is None or own.source_table is None else None
+
+    def _takes(self, target: TableName) -> bool:
+        return any(pattern.matches(target) for pattern in self.patterns) and not any(
+            pattern.matches(target) for pattern in self.exclude
+        )

@@ -31,7 +31,7 @@ from vmerge.core.plan import Plan
 from vmerge.core.position import GtidSet
 from vmerge.core.quarantine import RowName
 from vmerge.core.rowimage import ImageCutter
-from vmerge.core.rules import StreamRules, TableName
+from vmerge.core.rules import StreamRules
 from vmerge.errors import SourceError, SourceLost, SourceRejected, UnsupportedEvent, VmergeError
 from vmerge.mysql import sql
 from vmerge.mysql.connect import SHORT_TIMEOUT_SECONDS, Endpoint, break_off, connect, drop
@@ -69,11 +69,6 @@ class SourcePlace:
 
     endpoint: Endpoint
     rules: StreamRules
-
-    def tables_of(self, target: TableName) -> list[TableName]:
-        """Return the names a table of the target may have at this source; none when the stream does not fill it."""
-        names = [(database, target[1]) for database in self.rules.databases]
-        return [name for name in names if self.rules.target_name(*name) == target]
 
 
 class Witness:
@@ -193,7 +188,7 @@ class _Source:
 
     def keys_of(self, match: Match, row: FoundRow) -> _Keys | None:
         """Return the key of each row with the primary key of a row; None when the stream does not carry the table."""
-        names = self._place.tables_of(match.query.table)
+        names = self._place.rules.source_names(match.query.table)
         if not names:
             return None
         return [keys for name in names for keys in self._read(match.query.sightings(name, row.identity))]

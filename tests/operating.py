@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from vmerge.control import ControlClient
+from vmerge.control_client import ControlClient
 from vmerge.core.position import GtidSet
 from vmerge.errors import DaemonError
 from vmerge.lab.comparison import Shard, compare

@@ -21,8 +21,9 @@ from vmerge import __version__, logs
 from vmerge.assembly import workflow_facts
 from vmerge.checking import check_workflow
 from vmerge.collision_search import SAMPLE_ROWS, SAMPLE_SECONDS
-from vmerge.config import load_folder, load_workflow
-from vmerge.control import LOG_ENTRIES, ControlClient, control_socket
+from vmerge.config import load_folder, load_workflow, token_from_file
+from vmerge.control import LOG_ENTRIES, TcpAddress, control_socket
+from vmerge.control_client import ControlClient
 from vmerge.core.collisions import CollisionMode
 from vmerge.daemon import LOG_NAME, Daemon, is_locked, locked_folder, make_supervisor, open_private, stop_signals
 from vmerge.errors import ConfigError, DaemonError, PreflightError, StopTimeout, VmergeError
@@ -221,28 +222,55 @@ def daemon() -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @_state_folder_option()
 @click.option("--foreground", is_flag=True, help="Stay in the foreground and log to standard error.")
-def daemon_start(folder: Path, state_folder: Path, foreground: bool) -> None:
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    # Off by default: whoever reads a status learns hosts, tables and keys.
+    help="Also answer questions over HTTP there, such as /metrics for Prometheus. Needs --token-file.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    help="File whose only line is what askers send as `Authorization: Bearer TOKEN`; closed to other users.",
+)
+def daemon_start(
+    folder: Path, state_folder: Path, foreground: bool, listen: str | None, token_file: Path | None
+) -> None:
     """Start a daemon that hosts every workflow file (*.yaml, *.yml) in FOLDER."""
     workflows = load_folder(folder)
     if not workflows:
         raise ConfigError(f"there is no workflow file (*.yaml, *.yml) in {folder}", hint="Put one there.")
     control_socket(state_folder)  # says so if its path is too long
+    tcp = _tcp_address(listen, token_file)
     if not foreground:
-        _start_in_background(folder, state_folder)
+        words = () if tcp is None else ("--listen", str(listen), "--token-file", str(token_file))
+        _start_in_background(folder, state_folder, words)
         return
     os.umask(0o077)  # logs, positions and spooled rows are nobody else's
     logs.set_up()
     with locked_folder(state_folder):
         spare_collector()
-        Daemon(workflows, folder.absolute(), state_folder).run()
+        Daemon(workflows, folder.absolute(), state_folder, tcp).run()
 
 
-def _start_in_background(folder: Path, state_folder: Path) -> None:
+def _tcp_address(listen: str | None, token_file: Path | None) -> TcpAddress | None:
+    if (listen is None) != (token_file is None):
+        raise ConfigError("--listen and --token-file go together", hint="Give both, or none.")
+    if listen is None or token_file is None:
+        return None
+    host, _, port = listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ConfigError(f"--listen {listen} is not of the form HOST:PORT", hint="For example 127.0.0.1:9464.")
+    return TcpAddress(host, int(port), token_from_file(token_file))
+
+
+def _start_in_background(folder: Path, state_folder: Path, words: Sequence[str]) -> None:
     with locked_folder(state_folder):
         pass  # refuse at once when a daemon runs; the child takes the lock again
     log_path = state_folder.absolute() / LOG_NAME
     command = [sys.executable, "-m", "vmerge", "daemon", "start", str(folder)]
-    command += ["--state-dir", str(state_folder), "--foreground"]
+    command += ["--state-dir", str(state_folder), "--foreground", *words]
     with open_private(log_path) as log:
         begin = log.tell()
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)

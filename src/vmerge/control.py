@@ -1,8 +1,12 @@
-"""HTTP over a Unix socket: what a daemon can be asked, and the client that the command line uses.
+"""HTTP over a Unix socket, and over TCP for those with a token: what a daemon can be asked and told.
 
 Knows: paths, JSON and status codes. Never knows: how a request is carried out (``ControlledDaemon`` does that). Used by
-the daemon (server) and the command line (client).
+the daemon; ``vmerge.control_client`` is the other side.
 
+    GET  /healthz                                       → {"status": "ok"}: the process serves
+    GET  /readyz                                        → {"ready": true, "not_ready": []}, or with status 503 and the
+                                                        streams that shall run and do not reach both their servers
+    GET  /metrics                                       → Prometheus' text format (``vmerge.metrics``)
     GET  /v1/status                                     → {"pid": …, "workflows": [{…}, …]}
     GET  /v1/show?workflow=…&stream=…                   → {"workflow": …, "streams": [{…}, …], "graph": {…}}
     GET  /v1/log?workflow=…&stream=…&limit=…            → {"workflow": …, "entries": [{…}, …]}, the oldest first
@@ -17,24 +21,28 @@ the daemon (server) and the command line (client).
     POST /v1/shutdown                                   → {}, once all streams have ended; states stay as they are
 
 An error is ``{"error": message, "hint": …, "exit_code": …}`` with status 4xx or 5xx.
+
+Over TCP there are the questions (GET) only, each with the header ``Authorization: Bearer TOKEN``; a probe may ask for
+``/healthz`` and ``/readyz`` without. A token that stands in the settings of a monitoring system must not stop a merge.
 """
 
 from __future__ import annotations
 
-import http.client
+import hmac
 import json
 import logging
 import os
-import socket
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import parse_qs, urlencode
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qs
 
 from waitress.server import create_server
 
+from vmerge import metrics
 from vmerge.errors import DaemonError, VmergeError
-from vmerge.status import Snapshot
+from vmerge.status import Snapshot, unready_streams
 from vmerge.stopping import StopToken, SystemClock
 
 logger = logging.getLogger(__name__)
@@ -42,13 +50,6 @@ logger = logging.getLogger(__name__)
 SOCKET_NAME = "control.sock"
 _MAX_PATH_BYTES = 107  # Linux has 108 bytes, one of them for the end
 _MAX_BODY_BYTES = 1024 * 1024
-_ANSWER_SECONDS = 5.0
-_TARGET_ANSWER_SECONDS = 30.0
-"""Longer than a target that hangs keeps the daemon waiting."""
-_STOP_ANSWER_SECONDS = 700.0
-"""Longer than any stop may take."""
-_ORDER_ANSWER_SECONDS = 60.0
-"""Longer than the few short sessions that an order about a row opens."""
 _DRAIN_SECONDS = 2.0
 LOG_ENTRIES = 20
 """How many entries of the log are shown unless the question says otherwise."""
@@ -100,15 +101,48 @@ class ControlledDaemon(Protocol):
         """End; return when all streams have ended."""
 
 
-class ControlServer:
-    """Serves one daemon on a Unix socket that only its owner may open. Owner: the daemon; ``run`` is its thread's."""
+@dataclass(frozen=True, slots=True)
+class TcpAddress:
+    """Where a daemon listens beside its socket, and what whoever asks there must know."""
 
-    def __init__(self, folder: Path, daemon: ControlledDaemon) -> None:
-        self._path = control_socket(folder)
-        self._path.unlink(missing_ok=True)  # the daemon holds the folder's lock, so it is a dead one's
-        self._server = create_server(
-            _Application(daemon), unix_socket=str(self._path), unix_socket_perms="600", threads=_THREADS
-        )
+    host: str
+    port: int
+    token: str
+
+
+class ControlServer:
+    """Serves one daemon: on a Unix socket that only its owner may open, or over TCP. Owner: the daemon.
+
+    ``run`` is its thread's; the other methods are for the daemon's own thread.
+    """
+
+    def __init__(self, server: Any, path: Path | None = None) -> None:
+        self._server = server
+        self._path = path
+
+    @classmethod
+    def on_socket(cls, folder: Path, daemon: ControlledDaemon) -> ControlServer:
+        """Listen on the control socket of a state folder."""
+        path = control_socket(folder)
+        path.unlink(missing_ok=True)  # the daemon holds the folder's lock, so it is a dead one's
+        application = _Application(daemon)
+        return cls(create_server(application, unix_socket=str(path), unix_socket_perms="600", threads=_THREADS), path)
+
+    @classmethod
+    def over_tcp(cls, address: TcpAddress, daemon: ControlledDaemon) -> ControlServer:
+        """Listen on a TCP port, for questions only.
+
+        Raises:
+            DaemonError: nothing can listen there.
+        """
+        application = _Questions(_Application(daemon), address.token)
+        try:
+            return cls(create_server(application, host=address.host, port=address.port, threads=_THREADS, ident=None))
+        except (OSError, ValueError) as error:
+            raise DaemonError(
+                f"nothing can listen on {address.host}:{address.port}: {error}",
+                hint="Name an address of this machine and a free port with --listen.",
+            ) from error
 
     def run(self) -> None:
         """Serve until closed."""
@@ -120,8 +154,25 @@ class ControlServer:
         until = SystemClock().monotonic() + _DRAIN_SECONDS
         while self._server.active_channels and SystemClock().monotonic() < until:
             drained.wait(0.01)
-        self._path.unlink(missing_ok=True)
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
         self._server.close()
+
+
+class _Answer(NamedTuple):
+    """What is sent back."""
+
+    status: str
+    content: bytes
+    content_type: str = "application/json"
+
+
+def _json(status: str, body: Snapshot) -> _Answer:
+    return _Answer(status, json.dumps(body).encode())
+
+
+def _refusal(status: str, message: str, hint: str) -> _Answer:
+    return _json(status, {"error": message, "hint": hint, "exit_code": DaemonError.exit_code})
 
 
 class _Application:
@@ -131,20 +182,22 @@ class _Application:
         self._daemon = daemon
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        status, body = self._answer(environ)
-        start_response(status, [("Content-Type", "application/json")])
-        return [json.dumps(body).encode()]
+        return _send(self._answer(environ), start_response)
 
-    def _answer(self, environ: dict[str, Any]) -> tuple[str, Snapshot]:
+    def _answer(self, environ: dict[str, Any]) -> _Answer:
         try:
-            body = _query_of(environ) if environ["REQUEST_METHOD"] == "GET" else _body_of(environ)
-            return "200 OK", self._carry_out(environ["REQUEST_METHOD"], environ["PATH_INFO"], body)
+            method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+            if method == "GET" and path in _PROBES:
+                return _PROBES[path](self._daemon)
+            body = _query_of(environ) if method == "GET" else _body_of(environ)
+            return _json("200 OK", self._carry_out(method, path, body))
         except VmergeError as error:
             body = {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}
-            return "409 Conflict", body
+            return _json("409 Conflict", body)
         except Exception as error:
             logger.exception("internal error in the control server")
-            return "500 Internal Server Error", {"error": f"internal error: {error}", "hint": "", "exit_code": 1}
+            body = {"error": f"internal error: {error}", "hint": "", "exit_code": 1}
+            return _json("500 Internal Server Error", body)
 
     def _carry_out(self, method: str, path: str, body: dict[str, Any]) -> Snapshot:
         match method, path:
@@ -168,6 +221,59 @@ class _Application:
                     f"the daemon does not know {method} {path}", hint="Use the same version on both sides."
                 )
         return {}
+
+
+class _Questions:
+    """Lets only questions through, and only from those who know the token; it never tells which part was wrong."""
+
+    def __init__(self, application: _Application, token: str) -> None:
+        self._application = application
+        self._expected = f"Bearer {token}".encode()
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        refusal = self._refuse(environ)
+        return self._application(environ, start_response) if refusal is None else _send(refusal, start_response)
+
+    def _refuse(self, environ: dict[str, Any]) -> _Answer | None:
+        if environ["PATH_INFO"] in _FOR_EVERYBODY and environ["REQUEST_METHOD"] == "GET":
+            return None
+        given = environ.get("HTTP_AUTHORIZATION", "").encode("latin-1", "replace")
+        if not hmac.compare_digest(given, self._expected):
+            return _refusal("401 Unauthorized", "the token is missing or wrong", "Send `Authorization: Bearer TOKEN`.")
+        if environ["REQUEST_METHOD"] != "GET":
+            return _refusal(
+                "403 Forbidden", "orders are taken on the control socket only", "Use `vmerge` on the daemon's machine."
+            )
+        return None
+
+
+def _send(answer: _Answer, start_response: StartResponse) -> Iterable[bytes]:
+    start_response(answer.status, [("Content-Type", answer.content_type)])
+    return [answer.content]
+
+
+def _health(_daemon: ControlledDaemon) -> _Answer:
+    return _json("200 OK", {"status": "ok"})
+
+
+def _readiness(daemon: ControlledDaemon) -> _Answer:
+    unready = unready_streams(daemon.status())
+    status = "503 Service Unavailable" if unready else "200 OK"
+    return _json(status, {"ready": not unready, "not_ready": unready})
+
+
+def _metrics(daemon: ControlledDaemon) -> _Answer:
+    return _Answer("200 OK", metrics.exposition(daemon.status()), metrics.CONTENT_TYPE)
+
+
+_PROBES: dict[str, Callable[[ControlledDaemon], _Answer]] = {
+    "/healthz": _health,
+    "/readyz": _readiness,
+    "/metrics": _metrics,
+}
+"""What other programs than vmerge ask for, by its usual path."""
+
+_FOR_EVERYBODY = frozenset({"/healthz", "/readyz"})
 
 
 def _query_of(environ: dict[str, Any]) -> dict[str, Any]:
@@ -202,107 +308,3 @@ def _order_of(body: dict[str, Any]) -> tuple[str, str, int | None]:
     if not (isinstance(workflow, str) and isinstance(order, str) and (id is None or isinstance(id, int))):
         raise DaemonError("the request names no workflow or no order, or its row is no number")
     return workflow, order, id
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
-
-    def __init__(self, path: Path, timeout_seconds: float) -> None:
-        super().__init__("localhost", timeout=timeout_seconds)
-        self._path = path
-
-    def connect(self) -> None:
-        """Connect to the socket instead of a host."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
-
-
-class ControlClient:
-    """Asks the daemon of a state folder. Every call raises ``DaemonError`` when none runs there, or it hangs."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def status(self) -> Snapshot:
-        """Return what the daemon hosts and does."""
-        return self._request("GET", "/v1/status", None, _ANSWER_SECONDS)
-
-    def show(self, workflow: str, streams: Sequence[str] | None) -> Snapshot:
-        """Return all evidence about some streams' conflicts, or all, and who waits for whom."""
-        return self._request("GET", _question("/v1/show", workflow, streams), None, _TARGET_ANSWER_SECONDS)
-
-    def log(self, workflow: str, streams: Sequence[str] | None, limit: int = LOG_ENTRIES) -> Snapshot:
-        """Return the last entries of the log about some streams, or all."""
-        path = _question("/v1/log", workflow, streams, limit=limit)
-        return self._request("GET", path, None, _TARGET_ANSWER_SECONDS)
-
-    def start(self, workflow: str, streams: Sequence[str] | None, past_schema_change: str | None) -> Sequence[str]:
-        """Start streams; return the names of those that did not run already."""
-        body = {"workflow": workflow, "streams": streams, "past_schema_change": past_schema_change}
-        # A start waits for the end of a stop that is under way.
-        started: list[str] = self._request("POST", "/v1/start", body, _STOP_ANSWER_SECONDS)["streams"]
-        return started
-
-    def stop(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
-        """Stop streams; return the names of those that ran, when they have ended."""
-        body = {"workflow": workflow, "streams": streams}
-        stopped: list[str] = self._request("POST", "/v1/stop", body, _STOP_ANSWER_SECONDS)["streams"]
-        return stopped
-
-    def quarantine(self, workflow: str, order: str, id: int | None = None) -> Snapshot:
-        """Give an order about rows in quarantine: ``list``, or ``show``, ``retry``, ``drop`` with a row's number."""
-        body = {"workflow": workflow, "order": order, "id": id}
-        return self._request("POST", "/v1/quarantine", body, _ORDER_ANSWER_SECONDS)
-
-    def shut_down(self) -> None:
-        """Tell the daemon to end; returns when its streams have ended, a moment before the process has."""
-        self._request("POST", "/v1/shutdown", None, _STOP_ANSWER_SECONDS)
-
-    def _request(self, method: str, path: str, body: dict[str, Any] | None, timeout_seconds: float) -> Snapshot:
-        connection = _UnixConnection(control_socket(self._folder), timeout_seconds)
-        try:
-            connection.request(method, path, body=None if body is None else json.dumps(body))
-            response = connection.getresponse()
-            answer: Snapshot = json.loads(response.read())
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise self._explain(error) from error
-        finally:
-            connection.close()
-        if response.status != http.HTTPStatus.OK:
-            raise _RemoteError(answer)
-        return answer
-
-    def _explain(self, error: Exception) -> DaemonError:
-        match error:
-            case PermissionError():
-                return DaemonError(
-                    f"the daemon in {self._folder} is another user's",
-                    hint="Ask as that user, or name your --state-dir.",
-                )
-            case TimeoutError():
-                return DaemonError(
-                    f"the daemon in {self._folder} takes connections and does not answer",
-                    hint="See whether its process is stopped or starved, and what its log says last.",
-                )
-            case FileNotFoundError() | ConnectionRefusedError():
-                return DaemonError(
-                    f"no daemon runs in {self._folder}",
-                    hint="Start it with `vmerge daemon start FOLDER`, or name its --state-dir.",
-                )
-            case _:
-                return DaemonError(f"the daemon in {self._folder} ended before it answered: {error}")
-
-
-def _question(path: str, workflow: str, streams: Sequence[str] | None, **values: int) -> str:
-    """Return the address of a GET about some streams."""
-    pairs = [("workflow", workflow), *(("stream", stream) for stream in streams or ())]
-    return f"{path}?{urlencode([*pairs, *values.items()])}"
-
-
-class _RemoteError(VmergeError):
-    """An error that the daemon answered with."""
-
-    def __init__(self, answer: Snapshot) -> None:
-        super().__init__(str(answer["error"]), hint=str(answer["hint"]))
-        self.exit_code = int(answer["exit_code"])

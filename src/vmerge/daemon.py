@@ -21,7 +21,7 @@ from typing import IO
 from vmerge import __version__
 from vmerge.assembly import WorkflowAssembly
 from vmerge.config import Workflow
-from vmerge.control import ControlServer
+from vmerge.control import ControlServer, TcpAddress
 from vmerge.core.position import Gtid
 from vmerge.errors import ConfigError, DaemonError, StopTimeout, VmergeError
 from vmerge.quarantine_desk import QuarantineDesk
@@ -144,7 +144,10 @@ class Daemon:
     ``quarantine`` and ``shut_down``.
     """
 
-    def __init__(self, workflows: Iterable[Workflow], folder: Path, state_folder: Path) -> None:
+    def __init__(
+        self, workflows: Iterable[Workflow], folder: Path, state_folder: Path, tcp: TcpAddress | None = None
+    ) -> None:
+        self._tcp = tcp
         self._clock = SystemClock()
         self._folder = folder
         self._state_folder = state_folder
@@ -161,11 +164,15 @@ class Daemon:
 
         Raises:
             StopTimeout: something hung and was left behind; the process should exit.
+            DaemonError: it cannot listen where it shall.
         """
-        server = ControlServer(self._state_folder, self)
-        thread = threading.Thread(target=server.run, name="control", daemon=True)
+        servers = [ControlServer.on_socket(self._state_folder, self)]
+        if self._tcp is not None:
+            servers.append(ControlServer.over_tcp(self._tcp, self))
+            logger.info("questions are answered on %s:%d", self._tcp.host, self._tcp.port)
         with stop_signals(self._stop.set):
-            thread.start()
+            for server in servers:
+                threading.Thread(target=server.run, name="control", daemon=True).start()
             logger.info("vmerge %s hosts %s", __version__, ", ".join(self._supervisors) or "no workflows")
             for supervisor in self._supervisors.values():
                 supervisor.start()
@@ -178,7 +185,8 @@ class Daemon:
                 raise
             finally:
                 self._has_ended.set()
-                server.close()
+                for server in servers:
+                    server.close()
         logger.info("stopped")
 
     # Called by the control server

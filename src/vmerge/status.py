@@ -11,12 +11,14 @@ from typing import Any
 
 from vmerge.board import Board, StreamProgress
 from vmerge.core.position import GtidSet
-from vmerge.core.states import StreamState
+from vmerge.core.states import Phase, StreamState
 from vmerge.stopping import Clock
 from vmerge.waits import wait_sentence, wait_snapshot
 
 Snapshot = dict[str, Any]
 """JSON-ready."""
+
+_WITHOUT_SERVERS = frozenset(phase.value for phase in (Phase.IDLE, Phase.CONNECTING, Phase.BACKING_OFF))
 
 
 def workflow_snapshot(workflow: str, board: Board, clock: Clock) -> Snapshot:
@@ -66,6 +68,20 @@ def stream_snapshot(progress: StreamProgress, applied: Mapping[str, GtidSet], cl
         "blocked_seconds_total": round(counters.blocked_seconds + _blocked_seconds(progress, clock), 3),
         "blocked": _blocked(progress, applied, clock),
     }
+
+
+def unready_streams(status: Snapshot) -> list[Snapshot]:
+    """Return the streams of a daemon's status that shall run and do not: in error, or without one of their servers.
+
+    One that an operator has stopped is as it shall be. One that waits for a sibling or a lock is at work.
+    """
+    return [
+        {"workflow": workflow["workflow"], "stream": stream["stream"], "doing": stream_sentence(stream)}
+        for workflow in status["workflows"]
+        for stream in workflow["streams"]
+        if stream["state"] == StreamState.ERROR.value
+        or (stream["state"] == StreamState.RUNNING.value and stream["phase"] in _WITHOUT_SERVERS)
+    ]
 
 
 def _lag_seconds(progress: StreamProgress, clock: Clock) -> float | None:

@@ -8,6 +8,17 @@ In here: ``document`` (YAML text → data and lines), ``workflow`` (the models, 
 """
 
 from vmerge.config.loading import load_folder, load_workflow
+from vmerge.config.secrets import token_from_file
 from vmerge.config.workflow import Limits, Server, Stream, Target, TlsSettings, Workflow
 
-__all__ = ["Limits", "Server", "Stream", "Target", "TlsSettings", "Workflow", "load_folder", "load_workflow"]
+__all__ = [
+    "Limits",
+    "Server",
+    "Stream",
+    "Target",
+    "TlsSettings",
+    "Workflow",
+    "load_folder",
+    "load_workflow",
+    "token_from_file",
+]

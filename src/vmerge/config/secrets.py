@@ -1,7 +1,7 @@
-"""Passwords from the environment or from files.
+"""Passwords from the environment or from files, and the token of the control server from a file.
 
-Knows: where a secret may be kept, and that it is never printed. Never knows: which server it opens. Used by
-``workflow.py``.
+Knows: where a secret may be kept, and that it is never printed. Never knows: what it opens. Used by ``workflow.py`` and
+the command line.
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from vmerge.config.problem import problem
+from vmerge.errors import ConfigError
 
 MAX_SECRET_BYTES = 4096
 """Far above any password; what is larger is some other file."""
+
+SHORTEST_TOKEN = 16
+"""Below it, guessing is no hard work."""
 
 _OTHERS = stat.S_IRWXO
 
@@ -43,40 +47,69 @@ def secret_from_file(path: Path) -> SecretStr:
     Raises:
         PydanticCustomError: the file is missing, open to everybody, empty, or not one line of UTF-8.
     """
-    content = _read(path)
     try:
-        text = content.decode("utf-8")
+        return SecretStr(_only_line(path))
+    except _Unusable as unusable:
+        raise problem(
+            f"the password file {path} {unusable.why}",
+            key="password_file",
+            hint=unusable.hint
+            or "Write the account's password into it, in one line; a relative path starts at the workflow file.",
+        ) from unusable
+
+
+def token_from_file(path: Path) -> str:
+    """Return the token that stands in a file as its only line; see ``secret_from_file``.
+
+    Raises:
+        ConfigError: it is no such file, or the token does not fit into a header.
+    """
+    try:
+        token = _only_line(path)
+    except _Unusable as unusable:
+        hint = unusable.hint or "Write a long random word into it, in one line."
+        raise ConfigError(f"the token file {path} {unusable.why}", hint=hint) from unusable
+    if len(token) < SHORTEST_TOKEN or not (token.isascii() and token.isprintable()) or " " in token:
+        raise ConfigError(
+            f"the token in {path} is shorter than {SHORTEST_TOKEN} characters, or has others than printable ASCII",
+            hint="Write a long random word into it, such as `openssl rand -hex 32` prints.",
+        )
+    return token
+
+
+class _Unusable(Exception):
+    """A file that holds no secret: why, as the end of a sentence, and what helps if it is not the usual."""
+
+    def __init__(self, why: str, hint: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+        self.hint = hint
+
+
+def _only_line(path: Path) -> str:
+    try:
+        text = _read(path).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _unusable(path, "is not UTF-8 text") from error
+        raise _Unusable("is not UTF-8 text") from error
     text = text.removesuffix("\n").removesuffix("\r")
     if not text:
-        raise _unusable(path, "is empty")
+        raise _Unusable("is empty")
     if "\n" in text:
-        raise _unusable(path, "has more than one line")
-    return SecretStr(text)
+        raise _Unusable("has more than one line")
+    return text
 
 
 def _read(path: Path) -> bytes:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise _unusable(path, "is not a regular file")
+            raise _Unusable("is not a regular file")
         if status.st_mode & _OTHERS:
-            raise problem(
-                f"the password file {path} is open to every user of this machine (mode {status.st_mode & 0o777:o})",
-                key="password_file",
-                hint=f"chmod 600 {path}",
+            raise _Unusable(
+                f"is open to every user of this machine (mode {status.st_mode & 0o777:o})", f"chmod 600 {path}"
             )
         if status.st_size > MAX_SECRET_BYTES:
-            raise _unusable(path, f"is larger than {MAX_SECRET_BYTES} bytes")
+            raise _Unusable(f"is larger than {MAX_SECRET_BYTES} bytes")
         return path.read_bytes()
     except OSError as error:
-        raise _unusable(path, f"cannot be read: {error.strerror or error}") from error
-
-
-def _unusable(path: Path, why: str) -> Exception:
-    return problem(
-        f"the password file {path} {why}",
-        key="password_file",
-        hint="Write the account's password into it, in one line; a relative path starts at the workflow file.",
-    )
+        raise _Unusable(f"cannot be read: {error.strerror or error}") from error

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmerge.control import ControlClient
+from vmerge.control_client import ControlClient
 from vmerge.core.position import GtidSet
 from vmerge.errors import DaemonError
 from vmerge.lab.processes import Program, ProgramFailed

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -32,7 +35,7 @@ STREAM_KEYS = {
     "conflicts": dict,
     "blocked_seconds_total": float,
 }
-PREFLIGHT, DAEMON, TARGET = 3, 6, 8
+CONFIG, PREFLIGHT, DAEMON, TARGET = 2, 3, 6, 8
 
 
 @pytest.fixture
@@ -353,3 +356,69 @@ def test_several_workflows(site: Site) -> None:
         assert names == ["second", "shop"]
         assert "second" in site.vmerge("status", "second").stdout
         assert daemon.end() == 0
+
+
+def ask(port: int, path: str, token: str | None = None, method: str = "GET") -> tuple[int, str]:
+    """Ask a daemon over TCP; return status and body."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request(method, path, headers={} if token is None else {"Authorization": f"Bearer {token}"})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_questions_over_tcp(site: Site, tmp_path: Path) -> None:
+    """Over TCP a daemon answers questions of those who know the token, probes of everybody, and takes no orders."""
+    token = "a long and secret word".replace(" ", "-")
+    file = tmp_path / "token"
+    file.write_text(token + "\n")
+    file.chmod(0o600)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ("--listen", f"127.0.0.1:{port}", "--token-file", str(file))
+    started = site.vmerge("daemon", "start", str(site.workflows), *words)
+    assert started.returncode == 0, started.stderr
+    try:
+        wait_for_heads_of_all(site)
+        insert_customers(site.shards["a"], 1000, 5)
+        wait_until(lambda: site.streams()["a"]["transactions"] >= 5, "five transactions are through")
+        assert ask(port, "/healthz")[0] == ask(port, "/readyz")[0] == 200
+        status, text = ask(port, "/metrics", token)
+        assert status == 200
+        assert f'vmerge_transactions_total{{stream="a",workflow="{site.workflow}"}} ' in text
+        assert json.loads(ask(port, "/v1/status", token)[1])["workflows"]
+        assert [ask(port, "/metrics", wrong)[0] for wrong in (None, "", "guess", token + "x")] == [401] * 4
+        assert ask(port, "/v1/shutdown", method="POST")[0] == 401
+        assert ask(port, "/v1/shutdown", token, method="POST")[0] == 403
+        site.vmerge("stop", site.workflow, "a")
+        assert ask(port, "/readyz")[0] == 200
+    finally:
+        assert site.vmerge("daemon", "stop").returncode == 0
+    log = (site.state_folder / "daemon.log").read_text()
+    assert token not in log
+
+
+@pytest.mark.parametrize(
+    ("words", "mode", "says"),
+    [
+        (("--listen", "127.0.0.1:9464"), 0o600, "go together"),
+        (("--listen", "9464", "--token-file", "TOKEN"), 0o600, "HOST:PORT"),
+        (("--listen", "127.0.0.1:9464", "--token-file", "TOKEN"), 0o644, "open to every user"),
+        (("--listen", "127.0.0.1:9464", "--token-file", "SHORT"), 0o600, "shorter than"),
+        (("--listen", "192.0.2.1:9464", "--token-file", "TOKEN"), 0o600, "nothing can listen"),
+    ],
+    ids=["no token", "no host", "open file", "short token", "foreign address"],
+)
+def test_refused_listening(site: Site, tmp_path: Path, words: tuple[str, ...], mode: int, says: str) -> None:
+    """A daemon that cannot listen safely where it shall does not start, and says why."""
+    for name, token in (("TOKEN", "a-long-and-secret-word"), ("SHORT", "word")):
+        (tmp_path / name).write_text(token)
+        (tmp_path / name).chmod(mode)
+    places = [str(tmp_path / word) if word in ("TOKEN", "SHORT") else word for word in words]
+    refused = site.vmerge("daemon", "start", str(site.workflows), *places)
+    assert refused.returncode in (CONFIG, DAEMON)
+    assert says in refused.stderr and "Traceback" not in refused.stderr
+    assert not site.answers()

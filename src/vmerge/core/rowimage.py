@@ -1,13 +1,14 @@
-"""Row images: where one ends, and the bytes of the columns that name the row.
+"""Row images: where one ends, and the bytes of its columns.
 
 Knows: how long the value of every column type is. Never knows: what a value means: nothing is decoded. Used by
-``core/fold.py``, ``core/effect.py`` and ``core/quarantine.py``.
+``core/fold.py``, ``core/effect.py``, ``core/quarantine.py`` and ``core/projection.py``.
 Source: mysql::binlog::event::Rows_event; Field_*::pack in mysql-server's sql/field.cc.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 from vmerge.core.column_types import ColumnShape, ColumnType, column_shapes
 from vmerge.core.events import RowsKind, RowsShape, TableMap
@@ -15,6 +16,9 @@ from vmerge.errors import CorruptEvent, UnsupportedEvent
 
 Key = tuple[bytes, ...]
 """The bytes of a row's key columns, as they stand in its image. Equal bytes are the same row of one shard."""
+
+Slices = tuple[bytes | None, ...]
+"""The bytes of a row's columns, as they stand in its image; None for NULL."""
 
 _Measure = Callable[[bytes, int], int]
 """Image and the offset of a value → the offset behind it."""
@@ -86,7 +90,7 @@ class ImageCutter:
             raise UnsupportedEvent(f"{table.name} has a column of a type whose images cannot be cut")
         self._name = table.name
         self._measures = tuple(_measure(shape) for shape in shapes)
-        self._key_columns = frozenset(key_columns)
+        self._key_columns = sorted(set(key_columns))
         self._bitmap_bytes = (len(shapes) + 7) // 8
 
     def cut(self, images: bytes) -> Iterator[tuple[Key, bytes]]:
@@ -95,22 +99,42 @@ class ImageCutter:
         Raises:
             CorruptEvent: the images end within a row.
         """
+        for start, nulls, bounds in self._walk(images):
+            key = [images[bounds[at] : bounds[at + 1]] for at in self._key_columns if not nulls >> at & 1]
+            yield tuple(key), images[start : bounds[-1]]
+
+    def slices(self, images: bytes) -> Iterator[Slices]:
+        """Yield the columns of each full row image in ``images``, in order. Raises as ``cut`` does."""
+        for _, nulls, bounds in self._walk(images):
+            yield tuple(
+                None if nulls >> at & 1 else images[begin:end] for at, (begin, end) in enumerate(pairwise(bounds))
+            )
+
+    def _walk(self, images: bytes) -> Iterator[tuple[int, int, list[int]]]:
+        """Yield where each row begins, which of its columns are NULL, one bit each, and where each begins and ends."""
         offset = 0
         while offset < len(images):
             start = offset
-            nulls = int.from_bytes(images[start : start + self._bitmap_bytes], "little")
             offset += self._bitmap_bytes
-            key = []
-            for column, measure in enumerate(self._measures):
-                if nulls >> column & 1:
-                    continue
-                following = measure(images, offset)
-                if column in self._key_columns:
-                    key.append(images[offset:following])
-                offset = following
+            nulls = int.from_bytes(images[start:offset], "little")
+            bounds = [offset]
+            for at, measure in enumerate(self._measures):
+                if not nulls >> at & 1:
+                    offset = measure(images, offset)
+                bounds.append(offset)
             if offset > len(images):
                 raise CorruptEvent(f"a row image of {self._name} is cut")
-            yield tuple(key), images[start:offset]
+            yield start, nulls, bounds
+
+
+def join_slices(slices: Sequence[bytes | None]) -> bytes:
+    """Return the image of a row with these columns. As servers do, bits behind the last column are set."""
+    width = (len(slices) + 7) // 8
+    nulls = -1 << len(slices) & (1 << width * 8) - 1
+    for at, one in enumerate(slices):
+        if one is None:
+            nulls |= 1 << at
+    return nulls.to_bytes(width, "little") + b"".join(one for one in slices if one is not None)
 
 
 def pairs(images: Iterator[tuple[Key, bytes]]) -> Iterator[tuple[tuple[Key, bytes], tuple[Key, bytes]]]:

@@ -3,20 +3,25 @@
 A story is a folder with a ``story.yaml``:
 
     property   one sentence that holds
+    hazards    the classes of fault that it plays, such as ``[B002]``; see ``tests/hazards.yaml``
     schema     SQL run in the database of every server
     only       more SQL for some servers, such as ``{target: SQL}``, run behind it
+    settings   global variables of some servers while it is played, such as ``{a: {binlog_row_metadata: FULL}}``
     shards     how many: 2 unless said, called a, b and c
-    steps      what happens, in real order. ``- a: SQL`` is one transaction on shard a, ``- target: SQL`` runs there,
-               ``- at a: SQL`` is run on shard a as it stands; ``- play: a commits`` steps a's player until it has
-               committed; ``a applies`` leaves its batch open, ``a waits`` ends when it met a key or a lock and waits,
-               ``a runs`` goes on to its shard's head, ``a restarts`` closes it and opens another.
+    steps      what happens, in real order, each in a session of its own. ``- a: SQL`` is one transaction on shard a,
+               ``- at a: SQL`` is run on shard a as it stands, ``- target: SQL`` runs there; ``- all: SQL`` is one
+               transaction on each shard, where ``@base`` is 0 on a, 1000 on b, 2000 on c, for keys that do not meet;
+               ``- play: a commits`` steps a's player until it has committed; ``a applies`` leaves its batch open,
+               ``a waits`` ends when it met a key or a lock and waits, ``a runs`` goes on to its shard's head,
+               ``a restarts`` closes it and opens another.
                ``- operator: retry b`` settles the row of b in quarantine (``retry`` or ``drop``; with ``unheard``
                behind it the player is not told), ``refused b`` is a retry that must fail.
                After the last step all players run to their shards' heads
     reach      how many transactions a blocked player keeps ahead, if not as many as usual
     duplicates ``quarantine`` or ``stop``, for every table; ``stop`` if left out
     parked     the rows in quarantine in the end, which the union is without, such as ``{u: [[2, 25]]}``
-    end        ``union``, or the class of the first error that stops a stream; the others still run to their heads
+    end        ``union``: the target has the rows of the shards, as raw bytes (``images.py``); or the class of the first
+               error that stops a stream; the others still run to their heads
     says       what that error's message says, a list
     rows       the rows of some tables of the target in the end, such as ``{u: [[1, 25]]}``; needed unless ``union``
     commits    how many transactions of some streams were committed in all, such as ``{a: 1}``
@@ -26,248 +31,22 @@ A story is a folder with a ``story.yaml``:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from tests.conftest import drop_databases
+from tests.scenarios.images import Images, take_rows
+from tests.scenarios.stage import Stage
 
-from vmerge.assembly import WorkflowAssembly
-from vmerge.backlog import USUAL_REACH, Reach
-from vmerge.board import Board
-from vmerge.config import load_workflow
-from vmerge.core.conflict_terms import Await, Limits
-from vmerge.core.duplicates import DuplicatePolicy, DuplicateRules
-from vmerge.core.events import Heartbeat, SourceItem, Transaction
-from vmerge.core.position import GtidSet
-from vmerge.core.states import Phase, StreamState
-from vmerge.errors import ConflictUnresolved, VmergeError
 from vmerge.lab.servers import Lab, Server
-from vmerge.mysql.quarantine_orders import QuarantineOrders
-from vmerge.mysql.source import DumpSource
-from vmerge.player import Parked, Player
-from vmerge.stopping import StopToken, SystemClock
 
 pytestmark = pytest.mark.server
 
 STORIES = sorted(path.parent.name for path in Path(__file__).parent.glob("*/story.yaml"))
-STEPS = 2000
-CONFLICT_TIMEOUT_SECONDS = 5.0
-ASK_AFTER_SECONDS = 0.2
-
-
-class WholeSource:
-    """Reads up to the shard's head at once, so that a story, not the network, says what comes together."""
-
-    def __init__(self, source: DumpSource, shard: Server) -> None:
-        self._source = source
-        self._shard = shard
-        self._position = GtidSet()
-
-    def open(self, position: GtidSet) -> None:
-        self._position = position
-        self._source.open(position)
-
-    def read(self) -> Sequence[SourceItem]:
-        head = _executed(self._shard)
-        items = list(self._source.read())
-        while not self._advance(items).includes(head):
-            items += self._source.read()
-        self._position = self._advance(items)
-        return items
-
-    def poll(self) -> Sequence[SourceItem]:
-        items = self._source.poll()
-        self._position = self._advance(items)
-        return items
-
-    def _advance(self, items: Sequence[SourceItem]) -> GtidSet:
-        done = [item.gtid for item in items if not isinstance(item, Heartbeat)]
-        done += [item.prepared for item in items if isinstance(item, Transaction) and item.prepared is not None]
-        return self._position.advanced(done)
-
-    def close(self) -> None:
-        self._source.close()
-
-
-def _executed(server: Server) -> GtidSet:
-    return GtidSet.parse(server.query("SELECT @@GLOBAL.gtid_executed")[0][0])
-
-
-@dataclass
-class Stage:
-    """The servers and players of one story."""
-
-    shards: dict[str, Server]
-    target: Server
-    database: str
-    file: Path
-    board: Board = field(init=False)
-    new_player: Callable[[str], Player] = field(init=False)
-    orders: QuarantineOrders = field(init=False)
-    players: dict[str, Player] = field(default_factory=dict)
-    failures: list[VmergeError] = field(default_factory=list)
-    """In the order in which streams failed."""
-
-    def __post_init__(self) -> None:
-        self.board = Board(self.shards)
-
-    def set_up(self, story: dict[str, Any]) -> None:
-        """Make the databases and tables."""
-        for name, server in {**self.shards, "target": self.target}.items():
-            server.execute_script(f"CREATE DATABASE `{self.database}`")
-            server.execute_script("CREATE USER IF NOT EXISTS story IDENTIFIED BY 'story'; GRANT ALL ON *.* TO story")
-            for script in (story["schema"], story.get("only", {}).get(name)):
-                if script is not None:
-                    server.execute_script(script, self.database)
-
-    def open(self, story: dict[str, Any]) -> None:
-        """Make the players as the product does, and open them."""
-        self.file.write_text(_workflow_text(self.shards, self.target, self.database))
-        workflow = load_workflow(self.file, {"STORY_PASSWORD": "story"})
-        assembly = WorkflowAssembly(workflow, clock=SystemClock())
-        claims = {name: assembly.claim(name) for name in self.shards}
-        for claim in claims.values():
-            assembly.enter(claim)
-        policy = DuplicatePolicy(story.get("duplicates", "stop"))
-        timeout = CONFLICT_TIMEOUT_SECONDS * (1 if policy is DuplicatePolicy.STOP else 10)
-
-        def new_player(name: str) -> Player:
-            parts = assembly.build(claims[name], self.board, after_conflict=False, accepted_schema_changes=frozenset())
-            return Player(
-                name,
-                WholeSource(parts.source, self.shards[name]),
-                parts.target,
-                parts.witness,
-                self.board,
-                limits=Limits(100, timeout, ask_after_seconds=ASK_AFTER_SECONDS),
-                clock=SystemClock(),
-                concerns=lambda _: True,
-                reach=Reach(transactions=story.get("reach", USUAL_REACH.transactions)),
-                duplicates=DuplicateRules(policy),
-            )
-
-        self.new_player, self.orders = new_player, assembly.quarantine_orders()
-        for name in self.shards:
-            self.board.update(name, state=StreamState.RUNNING, phase=Phase.STREAMING)
-            self.players[name] = new_player(name)
-            self.players[name].open()
-
-    def close(self) -> None:
-        """Close the players."""
-        for player in self.players.values():
-            player.close()
-
-    def transactions(self, name: str) -> int:
-        return self.board.progress(name).counters.transactions
-
-    def drive(self, name: str, goal: str) -> None:
-        """Step one player until it has done what the schedule says."""
-        player, before = self.players[name], self.transactions(name)
-        for _ in range(STEPS):
-            waits = player.step() is not None
-            done = {"applies": player.is_in_flight, "commits": self.transactions(name) > before, "waits": waits}
-            if done[goal]:
-                return
-            assert not waits, f"{name} waits where the schedule says {goal}"
-        raise AssertionError(f"{name} never {goal}")
-
-    def play(self, name: str, goal: str) -> None:
-        """Let one player do what the schedule says."""
-        if goal == "runs":
-            self.finish([name])
-        elif goal == "restarts":
-            self.players[name].close()
-            self.players[name] = self.new_player(name)
-            self.players[name].open()
-        else:
-            self.drive(name, goal)
-
-    def settle(self, order: str, name: str, hearing: str = "heard") -> None:
-        """Give an operator's order about the one row of a stream in quarantine, as the daemon does.
-
-        ``unheard`` is what a daemon does that the stream does not run in.
-        """
-        (stored,) = [one for one in self.orders.list() if one.stream == name]
-        match order:
-            case "retry":
-                self.orders.retry(stored.id)
-            case "drop":
-                self.orders.drop(stored.id)
-            case "refused":
-                with pytest.raises(ConflictUnresolved, match="is held by row"):
-                    self.orders.retry(stored.id)
-        if hearing == "heard":
-            self.players[name].reread_quarantine()
-
-    def take(self, step: dict[str, str]) -> None:
-        """Do one step of the story."""
-        ((actor, action),) = step.items()
-        if actor == "play":
-            self.play(*action.split())
-        elif actor == "operator":
-            self.settle(*action.split())
-        elif actor == "target":
-            self.target.execute_script(action, self.database)
-        elif actor.startswith("at "):
-            self.shards[actor.removeprefix("at ")].execute_script(action, self.database)
-        else:
-            self.shards[actor].execute_script(f"BEGIN; {action}; COMMIT", self.database)
-
-    def finish(self, names: Sequence[str] | None = None) -> None:
-        """Step these players, or all, in turn until each is at its shard's head or has failed."""
-        stop = StopToken()
-        heads = {name: _executed(shard) for name, shard in self.shards.items()}
-        for _ in range(STEPS):
-            behind = [name for name in self.players if name in (names or heads) and self._is_behind(name, heads[name])]
-            if not behind:
-                return
-            for name in behind:
-                pause = self._step(name)
-                if pause is not None:
-                    stop.wait(min(0.01, max(0.0, pause.until - SystemClock().monotonic())))
-        raise AssertionError(f"not finished: {behind}")
-
-    def _is_behind(self, name: str, head: GtidSet) -> bool:
-        """Whether a player is before its shard's head, or has rows to try that it keeps off the target."""
-        player = self.players[name]
-        return not player.position.includes(head) or player._quarantining.is_due
-
-    def _step(self, name: str) -> Await | Parked | None:
-        try:
-            return self.players[name].step()
-        except VmergeError as error:
-            self.failures.append(error)
-            self.players.pop(name).close()
-            self.board.update(name, state=StreamState.ERROR, phase=Phase.IDLE)
-            return None
-
-    def run(self, story: dict[str, Any]) -> None:
-        """Play the whole story; errors are kept."""
-        self.set_up(story)
-        try:
-            self.open(story)
-            for step in story["steps"]:
-                self.take(step)
-        except VmergeError as error:
-            self.failures.append(error)
-        else:
-            self.finish()
-
-
-def _workflow_text(stage_servers: dict[str, Server], target: Server, database: str) -> str:
-    def server(one: Server) -> dict[str, Any]:
-        return {"host": one.host, "port": one.port, "user": "story", "password_env": "STORY_PASSWORD"}
-
-    streams = {
-        name: {**server(shard), "databases": {database: database}, "start": "current"}
-        for name, shard in stage_servers.items()
-    }
-    control = {"control_database": f"{database}_control"}
-    return yaml.safe_dump({"workflow": "story", "target": {**server(target), **control}, "streams": streams})
 
 
 @pytest.fixture(scope="session")
@@ -303,43 +82,25 @@ def story(request: pytest.FixtureRequest) -> dict[str, Any]:
     return content
 
 
-def _rows(server: Server, database: str) -> dict[str, list[tuple[Any, ...]]]:
-    tables = [
-        row[0]
-        for row in server.query("SELECT table_name FROM information_schema.tables WHERE table_schema = %s", database)
-    ]
-    return {table: sorted(server.query(f"SELECT * FROM `{database}`.`{table}`"), key=repr) for table in tables}
-
-
 @pytest.mark.parametrize("story", STORIES, indirect=True)
 def test_story_ends_as_told(story: dict[str, Any], stage: Stage) -> None:
     """Every story ends in the union of the shards, or in the error that it names with the rows before it kept."""
     stage.run(story)
     if story["end"] == "union":
         assert not stage.failures
-        _require_union(stage, story)
     else:
         assert [type(error).__name__ for error in stage.failures[:1]] == [story["end"]], stage.failures
         message = stage.failures[0].message
         assert all(text in message for text in story.get("says", ())), message
     _require_told(stage, story)
-
-
-def _require_union(stage: Stage, story: dict[str, Any]) -> None:
-    shards = [_rows(shard, stage.database) for shard in stage.shards.values()]
-    union = {table: sorted((row for shard in shards for row in shard[table]), key=repr) for table in shards[0]}
-    parked = [(table, tuple(row)) for table, rows in story.get("parked", {}).items() for row in rows]
-    for table, row in parked:
-        union[table].remove(row)
-    assert len(stage.orders.list()) == len(parked)
-    assert _rows(stage.target, stage.database) == union
+    if story["end"] == "union":
+        _require_union(stage, story)
 
 
 def _require_told(stage: Stage, story: dict[str, Any]) -> None:
     """Check what else the story says of its end."""
-    found = _rows(stage.target, stage.database)
     for table, rows in story.get("rows", {}).items():
-        assert found[table] == sorted(map(tuple, rows), key=repr)
+        assert _rows(stage.target, stage.database, table) == Counter(map(tuple, rows))
     for name, count in story.get("commits", {}).items():
         assert stage.transactions(name) == count
     for name, counts in story.get("conflicts", {}).items():
@@ -349,3 +110,21 @@ def _require_told(stage: Stage, story: dict[str, Any]) -> None:
     for kind in story.get("none", ()):
         counted = {name: getattr(stage.board.progress(name).counters, kind) for name in stage.shards}
         assert not any(counted.values()), f"{kind}: {counted}"
+
+
+def _require_union(stage: Stage, story: dict[str, Any]) -> None:
+    """Compare the target with the shards, byte for byte; this takes all rows away."""
+    parked = story.get("parked", {})
+    for table, rows in parked.items():
+        shards = sum((_rows(shard, stage.database, table) for shard in stage.shards.values()), Counter())
+        assert shards - _rows(stage.target, stage.database, table) == Counter(map(tuple, rows))
+    assert len(stage.orders.list()) == sum(map(len, parked.values()))
+    union = sum((take_rows(shard, stage.database) for shard in stage.shards.values()), Images())
+    merged = take_rows(stage.target, stage.database)
+    assert merged - union == Images()
+    missing = union - merged
+    assert Counter(table for table, _ in missing.elements()) == {table: len(rows) for table, rows in parked.items()}
+
+
+def _rows(server: Server, database: str, table: str) -> Counter[tuple[Any, ...]]:
+    return Counter(server.query(f"SELECT * FROM `{database}`.`{table}`"))

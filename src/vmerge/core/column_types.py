@@ -107,7 +107,7 @@ class ColumnShape(NamedTuple):
             case ColumnType.VARCHAR | ColumnType.VAR_STRING:
                 return f"a varchar or varbinary of {int.from_bytes(data, 'little')} bytes"
             case ColumnType.STRING:
-                return f"a char or binary of {(((data[0] << 4) & 0x300) ^ 0x300) | data[1]} bytes"
+                return f"a char or binary of {fixed_length(data)} bytes"
             case ColumnType.BLOB:
                 size = ("tiny", "", "medium", "long")[data[0] - 1] if 1 <= data[0] <= 4 else "?"
                 return f"a {size}text or {size}blob"
@@ -120,6 +120,31 @@ class ColumnShape(NamedTuple):
             case ColumnType.ENUM | ColumnType.SET:
                 return f"{kind.name.lower()} of {data[0]} bytes"
         return _NAMES.get(kind, kind.name.lower())
+
+
+_DIGITS_TO_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+_GROUP_DIGITS = 9
+
+
+def fixed_length(metadata: bytes) -> int:
+    """Return the length in bytes of a CHAR or BINARY column; its two high bits lie inverted in the type byte."""
+    return (((metadata[0] << 4) & 0x300) ^ 0x300) | metadata[1]
+
+
+def length_bytes(shape: ColumnShape) -> int:
+    """Return how many bytes the length has that stands in front of each value of a column."""
+    kind, data = shape.type, shape.metadata
+    match kind:
+        case ColumnType.VARCHAR | ColumnType.VAR_STRING:
+            return 1 if int.from_bytes(data, "little") < 256 else 2
+        case ColumnType.STRING:
+            return 1 if fixed_length(data) < 256 else 2
+    return data[0]
+
+
+def decimal_bytes(digits: int) -> int:
+    """Return how many bytes the digits of a DECIMAL take on one side of its point."""
+    return digits // _GROUP_DIGITS * 4 + _DIGITS_TO_BYTES[digits % _GROUP_DIGITS]
 
 
 def column_shapes(types: bytes, metadata: bytes) -> tuple[ColumnShape, ...] | None:

@@ -1,0 +1,206 @@
+"""Row images as SQL: exact literals, and conditions that find exactly one row's values.
+
+Knows: what SQL gives a column the very bytes of an image, and what SQL tells whether a column has them. Never knows:
+statements, rules or servers. Used by ``mysql/statement_applier.py``. Compiled once for each table map.
+
+What the target's session needs
+-------------------------------
+- ``sql_mode`` = ``SQL_MODE``: a value that does not fit is an error; dates with zeros, or with days that their month
+  does not have, are none; 0 in an AUTO_INCREMENT column is 0.
+- ``time_zone='+00:00'``: TIMESTAMP is written in UTC.
+- Rows with the ENUM error value (index 0) are refused by every strict mode. ``is_lenient`` tells them: they go alone,
+  in a statement with ``LENIENT_HINT`` behind its verb.
+- All generated columns left out, and all others named in INSERT and in SET: ``ON UPDATE CURRENT_TIMESTAMP`` columns
+  change by themselves otherwise.
+- ``max_allowed_packet``: text, bytes and documents are written in hexadecimal, so a row of n bytes takes up to
+  2 n bytes and 100 for each column; an update with guards has before- and after-image in one statement.
+
+Two kinds of conditions
+-----------------------
+``match`` compares as the column's own indexes do, and uses them: a collation may take other bytes for equal, and 0.0
+equals -0.0. ``same`` tells exactly these bytes from all others, and uses an index only where both are one, which is
+every type but text, JSON, spatial types and VECTOR. A row is found by ``match`` on its key and guarded by ``same``.
+"""
+
+from __future__ import annotations
+
+from binascii import hexlify
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, NoReturn
+
+from vmerge.core.column_types import ColumnShape, ColumnType, column_shapes, fixed_length, length_bytes
+from vmerge.core.events import TableMap
+from vmerge.core.rowimage import ImageCutter, Slices
+from vmerge.core.schema import Column
+from vmerge.core.value_literals import TEXT_TYPES, Literal, text_literal, value_literal
+from vmerge.errors import CorruptEvent, SourceError, UnsupportedEvent
+
+SQL_MODE = "STRICT_ALL_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO"
+"""For the target's session."""
+LENIENT_HINT = b"/*+ SET_VAR(sql_mode='ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO') */"
+"""Behind INSERT, UPDATE or DELETE, for rows that ``is_lenient`` names only."""
+
+_BYTES = "binary"
+_LONG_SET = b"\x08"
+"""The metadata, its bytes, of a SET with more than 32 members."""
+
+
+class RowLiterals:
+    """The rows of one table map as SQL for one target table. Immutable.
+
+    ``columns`` are the target's, in the order of the table map; ``charsets`` is the target's mapping of collation id to
+    the name of a character set. Constructor and methods raise ``UnsupportedEvent``, with table, column and reason, for
+    what cannot be written exactly, and ``CorruptEvent`` for what is cut or contradicts itself.
+    """
+
+    def __init__(self, table: TableMap, columns: Sequence[Column], charsets: Mapping[int, str]) -> None:
+        self._cutter = ImageCutter(table, ())
+        self._table = table.name
+        self._names = tuple(column.name for column in columns)
+        shapes = column_shapes(table.types, table.metadata) or ()
+        forms = []
+        for index, (shape, column) in enumerate(zip(shapes, columns, strict=True)):
+            try:
+                forms.append(_forms(shape, _unsigned(table, index), _charset(table, index, charsets), column))
+            except (UnsupportedEvent, CorruptEvent) as error:
+                raise self._named(error, index) from error
+        self._literals = tuple(form.literal for form in forms)
+        self._matches = tuple(form.match for form in forms)
+        self._sames = tuple(form.same for form in forms)
+        self._nulls = tuple(_quoted(column.name) + b" IS NULL" for column in columns)
+        self._enums = tuple(index for index, shape in enumerate(shapes) if shape.type is ColumnType.ENUM)
+
+    def cut(self, images: bytes) -> Iterator[Slices]:
+        """Yield the columns of each row."""
+        return self._cutter.slices(images)
+
+    def assign(self, slices: Slices) -> tuple[bytes, ...]:
+        """Return a literal for each column."""
+        try:
+            pairs = zip(self._literals, slices, strict=True)
+            return tuple([b"NULL" if value is None else write(value) for write, value in pairs])
+        except UnsupportedEvent:
+            self._blame(self._literals, slices)
+
+    def match(self, slices: Slices, columns: Sequence[int]) -> bytes:
+        """Return a condition, without parentheses, that these columns have equal values; it uses indexes."""
+        return self._condition(self._matches, slices, columns)
+
+    def same(self, slices: Slices, columns: Sequence[int]) -> bytes:
+        """Return a condition, without parentheses, that these columns have these very bytes."""
+        return self._condition(self._sames, slices, columns)
+
+    def is_lenient(self, slices: Slices) -> bool:
+        """Whether the row has an ENUM's error value, which only ``LENIENT_HINT`` lets in."""
+        return any(value is not None and not any(value) for value in map(slices.__getitem__, self._enums))
+
+    def _condition(self, writers: Sequence[Literal], slices: Slices, columns: Sequence[int]) -> bytes:
+        try:
+            return b" AND ".join(
+                [self._nulls[index] if (value := slices[index]) is None else writers[index](value) for index in columns]
+            )
+        except UnsupportedEvent:
+            self._blame(writers, slices)
+
+    def _blame(self, writers: Sequence[Literal], slices: Slices) -> NoReturn:
+        """Raise the error of the first value that has one, with the column's name."""
+        for index, (write, value) in enumerate(zip(writers, slices, strict=True)):
+            try:
+                if value is not None:
+                    write(value)
+            except UnsupportedEvent as error:
+                raise self._named(error, index) from error
+        raise AssertionError("a value that could not be written can be now")
+
+    def _named(self, error: SourceError, index: int) -> SourceError:
+        text = f"column `{self._names[index]}` of {self._table} cannot be written as SQL: {error.message}"
+        return type(error)(
+            text, hint="Only the events applier carries it." if type(error) is UnsupportedEvent else None
+        )
+
+
+class _Forms(NamedTuple):
+    """What one column's values become."""
+
+    literal: Literal
+    match: Literal
+    same: Literal
+
+
+def _forms(shape: ColumnShape, unsigned: bool | None, charset: str | None, column: Column) -> _Forms:
+    literal = value_literal(shape, unsigned, charset)
+    name = _quoted(column.name)
+    equal = _equal(name, literal)
+    match shape.type:
+        case ColumnType.FLOAT | ColumnType.DOUBLE:
+            return _Forms(literal, equal, _same_number(name, literal))
+        case ColumnType.SET if shape.metadata == _LONG_SET:
+            return _Forms(literal, *[_equal(name, _as_signed)] * 2)
+        case ColumnType.GEOMETRY | ColumnType.VECTOR:
+            return _Forms(literal, *[_equal(_bytes_of(name), literal)] * 2)
+        case ColumnType.STRING if charset == _BYTES:
+            return _Forms(literal, *[_equal(name, _padded(shape))] * 2)
+        case kind if kind in TEXT_TYPES and charset != _BYTES:
+            return _Forms(literal, equal, _same_text(name, literal, shape, charset, column.charset))
+    return _Forms(literal, equal, equal)
+
+
+def _equal(left: bytes, literal: Literal) -> Literal:
+    head = left + b" = "
+    return lambda value: head + literal(value)
+
+
+def _same_number(name: bytes, literal: Literal) -> Literal:
+    """Zero has a sign, which only its text tells."""
+    head = name + b" = "
+    signs = (b" AND CAST(" + name + b" AS CHAR) NOT LIKE '-%'", b" AND CAST(" + name + b" AS CHAR) LIKE '-%'")
+
+    def same(value: bytes) -> bytes:
+        condition = head + literal(value)
+        return condition if any(value[:-1]) or value[-1] & 0x7F else condition + signs[value[-1] >> 7]
+
+    return same
+
+
+def _same_text(name: bytes, literal: Literal, shape: ColumnShape, ours: str | None, theirs: str | None) -> Literal:
+    """Compare bytes; in a column of another character set those that the text has there."""
+    head = _bytes_of(name) + b" = "
+    if ours == theirs or theirs is None:
+        write = text_literal(length_bytes(shape), _BYTES)
+        return lambda value: head + write(value)
+    tail = b" USING " + theirs.encode("ascii") + b") AS BINARY)"
+    return lambda value: head + b"CAST(CONVERT(" + literal(value) + tail
+
+
+def _padded(shape: ColumnShape) -> Literal:
+    """BINARY is stored with the zeros at its end, and sent without."""
+    length = fixed_length(shape.metadata)
+    width = length_bytes(shape)
+    return lambda value: b"_binary X'" + hexlify(value[width:].ljust(length, b"\0")) + b"'"
+
+
+def _as_signed(value: bytes) -> bytes:
+    """In comparisons a SET of 64 members is a signed number (found on 9.7.4)."""
+    return b"%d" % int.from_bytes(value, "little", signed=True)
+
+
+def _bytes_of(name: bytes) -> bytes:
+    return b"CAST(" + name + b" AS BINARY)"
+
+
+def _quoted(name: str) -> bytes:
+    return b"`" + name.replace("`", "``").encode("utf-8") + b"`"
+
+
+def _unsigned(table: TableMap, index: int) -> bool | None:
+    return None if table.unsigned is None else table.unsigned[index]
+
+
+def _charset(table: TableMap, index: int, charsets: Mapping[int, str]) -> str | None:
+    number = None if table.collation_ids is None else table.collation_ids[index]
+    if number is None:
+        return None
+    charset = charsets.get(number)
+    if charset is None:
+        raise UnsupportedEvent(f"the target does not know the collation with number {number}")
+    return charset

@@ -1,0 +1,306 @@
+"""Values of one column: the bytes of a row image → a SQL literal that gives a column of that type the very same bytes.
+
+Knows: how each type but JSON lies in a row image, and what MySQL makes of a literal. Never knows: tables, names or
+rows. Used by ``core/literals.py``.
+
+No value passes through a date, a float in decimal rounding, or text of any character set: integers are printed from
+their bits, times digit by digit from their packed fields, text goes as bytes behind the name of its character set.
+
+Source of the layouts: Field_*::pack in mysql-server's sql/field.cc; my_time.cc for times, decimal.cc for DECIMAL. What
+literals do was found by trying every type on MySQL 9.7.4: see tests/values.
+"""
+
+from __future__ import annotations
+
+from binascii import hexlify
+from collections.abc import Callable
+from struct import unpack
+
+from vmerge.core.column_types import ColumnShape, ColumnType, decimal_bytes, length_bytes
+from vmerge.errors import CorruptEvent, UnsupportedEvent
+
+Literal = Callable[[bytes], bytes]
+"""The bytes of a value, as they stand in an image → SQL.
+
+Raises ``UnsupportedEvent`` for a value that no MySQL column of the type takes, with the reason only: the caller names
+the column.
+"""
+
+_INTEGERS = frozenset({ColumnType.TINY, ColumnType.SHORT, ColumnType.INT24, ColumnType.LONG, ColumnType.LONGLONG})
+_MOST_DIGITS = 65
+TEXT_TYPES = frozenset({ColumnType.STRING, ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.BLOB})
+"""Text or bytes, as their collation says."""
+_MOST_FRACTION = 6
+_GROUP_DIGITS = 9
+_TIME_OFFSET = 0x80_0000
+_DATETIME_OFFSET = 0x80_0000_0000
+_LAST_TIMESTAMP = 0x7FFF_FFFF
+_LAST_YEAR = 9999
+_MOST_HOURS = 838
+_MONTHS_A_YEAR = 13
+"""DATETIME counts a month 0 in each year."""
+_DAY_SECONDS = 86_400
+
+
+def value_literal(shape: ColumnShape, unsigned: bool | None, charset: str | None) -> Literal:
+    """Return how values of a column become literals. ``charset`` is that of text, ``binary`` for bytes.
+
+    Raises:
+        UnsupportedEvent: the type cannot be written, or the source does not send what it needs.
+        CorruptEvent: the type's metadata contradict themselves.
+    """
+    kind, data = shape.type, shape.metadata
+    if kind in _INTEGERS:
+        if unsigned is None:
+            raise UnsupportedEvent("the source does not say whether its numbers have a sign")
+        return _unsigned if unsigned else _signed
+    if kind in TEXT_TYPES:
+        return text_literal(length_bytes(shape), charset)
+    make = _MADE.get(kind)
+    if make is not None:
+        return make(data)
+    found = _PLAIN.get(kind)
+    if found is None:
+        raise UnsupportedEvent(f"values of type {kind.name} cannot be written as SQL")
+    return found
+
+
+# Numbers
+
+
+def _signed(value: bytes) -> bytes:
+    return b"%d" % int.from_bytes(value, "little", signed=True)
+
+
+def _unsigned(value: bytes) -> bytes:
+    return b"%d" % int.from_bytes(value, "little")
+
+
+def _float(value: bytes) -> bytes:
+    return approximate(unpack("<f", value)[0])
+
+
+def _double(value: bytes) -> bytes:
+    return approximate(unpack("<d", value)[0])
+
+
+def approximate(value: float) -> bytes:
+    """Return a number with 17 significant digits, which name one double, and an exponent, which keeps the sign of -0.
+
+    A FLOAT is a double, too, and converts back to the same FLOAT.
+    """
+    if value - value != 0:
+        raise UnsupportedEvent("a number that is not finite")
+    return b"%.16e" % value
+
+
+def _year(value: bytes) -> bytes:
+    """As a number: the text '0' would be the year 2000."""
+    return b"%d" % (1900 + value[0] if value[0] else 0)
+
+
+def _bits(value: bytes) -> bytes:
+    return b"%d" % int.from_bytes(value, "big")
+
+
+def _decimal(metadata: bytes) -> Literal:
+    precision, scale = metadata
+    if not 0 < precision <= _MOST_DIGITS or scale > precision:
+        raise CorruptEvent(f"a DECIMAL of {precision} digits, {scale} of them behind the point")
+    return lambda value: decimal_digits(value, precision, scale)
+
+
+def decimal_digits(value: bytes, precision: int, scale: int) -> bytes:
+    """Return a packed DECIMAL as digits, all its zeros behind the point included."""
+    if not value[0] & 0x80:
+        value = bytes(byte ^ 0xFF for byte in value)
+        sign = b"-"
+    else:
+        sign = b""
+    packed = bytes((value[0] ^ 0x80,)) + value[1:]
+    whole_bytes = decimal_bytes(precision - scale)
+    whole = _digits(packed[:whole_bytes], precision - scale, leading=True).lstrip(b"0") or b"0"
+    fraction = _digits(packed[whole_bytes:], scale, leading=False)
+    if sign and not whole.strip(b"0") and not fraction.strip(b"0"):
+        raise UnsupportedEvent("a DECIMAL that is a negative zero")
+    return sign + whole + (b"." + fraction if fraction else b"")
+
+
+def _digits(packed: bytes, count: int, *, leading: bool) -> bytes:
+    """Read groups of nine digits; the group that is not full is the first in front of the point, the last behind it."""
+    groups, rest = divmod(count, _GROUP_DIGITS)
+    widths = [_GROUP_DIGITS] * groups
+    if rest:
+        widths.insert(0 if leading else groups, rest)
+    parts = []
+    offset = 0
+    for width in widths:
+        end = offset + decimal_bytes(width)
+        digits = b"%0*d" % (width, int.from_bytes(packed[offset:end], "big"))
+        if len(digits) != width:
+            raise UnsupportedEvent("a DECIMAL with a group of too many digits")
+        parts.append(digits)
+        offset = end
+    return b"".join(parts)
+
+
+# Dates and times
+
+
+def _date(value: bytes) -> bytes:
+    number = int.from_bytes(value, "little")
+    return b"'%s'" % date_text(number >> 9, number >> 5 & 15, number & 31)
+
+
+def date_text(year: int, month: int, day: int) -> bytes:
+    """Return a date as text; zeros and days that the month does not have are MySQL's own, anything else is refused."""
+    if year > _LAST_YEAR or month > 12:
+        raise UnsupportedEvent(f"a date in month {month} of the year {year}")
+    return b"%04d-%02d-%02d" % (year, month, day)
+
+
+def clock_text(hour: int, minute: int, second: int, fraction: int, digits: int) -> bytes:
+    """Return a time of day, or a span of time, as text."""
+    if minute > 59 or second > 59 or fraction >= 10**digits:
+        raise UnsupportedEvent(f"a time of {minute} minutes, {second} seconds and a fraction of {fraction}")
+    text = b"%02d:%02d:%02d" % (hour, minute, second)
+    return text + b".%0*d" % (digits, fraction) if digits else text
+
+
+def _fraction_digits(metadata: bytes) -> int:
+    if metadata[0] > _MOST_FRACTION:
+        raise CorruptEvent(f"a time with {metadata[0]} fractional digits")
+    return metadata[0]
+
+
+def _fraction(value: bytes, digits: int) -> int:
+    """Read a fraction: a byte has two digits, so an odd count has a zero behind it."""
+    number = int.from_bytes(value, "big")
+    if digits % 2 == 0:
+        return number
+    number, rest = divmod(number, 10)
+    if rest:
+        raise UnsupportedEvent(f"a fraction of a second with more than {digits} digits")
+    return number
+
+
+def _datetime(metadata: bytes) -> Literal:
+    digits = _fraction_digits(metadata)
+
+    def literal(value: bytes) -> bytes:
+        packed = int.from_bytes(value[:5], "big") - _DATETIME_OFFSET
+        return b"'%s'" % datetime_text(packed, _fraction(value[5:], digits), digits)
+
+    return literal
+
+
+def datetime_text(packed: int, fraction: int, digits: int) -> bytes:
+    """Return date and time, packed into one number as DATETIME is, as text."""
+    hour = packed >> 12 & 31
+    if packed < 0 or hour > 23:
+        raise UnsupportedEvent(f"a DATETIME that is negative or of the hour {hour}")
+    year, month = divmod(packed >> 22, _MONTHS_A_YEAR)
+    date = date_text(year, month, packed >> 17 & 31)
+    return b"%s %s" % (date, clock_text(hour, packed >> 6 & 63, packed & 63, fraction, digits))
+
+
+def _timestamp(metadata: bytes) -> Literal:
+    """In UTC: sessions have the time zone +00:00."""
+    digits = _fraction_digits(metadata)
+
+    def literal(value: bytes) -> bytes:
+        seconds = int.from_bytes(value[:4], "big")
+        fraction = _fraction(value[4:], digits)
+        if seconds == 0:
+            if fraction:
+                raise UnsupportedEvent("a TIMESTAMP within the first second of 1970")
+            return b"'0000-00-00 %s'" % clock_text(0, 0, 0, 0, digits)
+        if seconds > _LAST_TIMESTAMP:
+            raise UnsupportedEvent("a TIMESTAMP after 2038-01-19")
+        days, rest = divmod(seconds, _DAY_SECONDS)
+        clock = clock_text(rest // 3600, rest // 60 % 60, rest % 60, fraction, digits)
+        return b"'%s %s'" % (date_text(*_civil(days)), clock)
+
+    return literal
+
+
+def _civil(days: int) -> tuple[int, int, int]:
+    """Return the Gregorian date of a day counted from 1970-01-01, not before it."""
+    from_march = days + 719_468  # days from 0000-03-01: the leap day ends a year
+    era, day_of_era = divmod(from_march, 146_097)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted = (5 * day_of_year + 2) // 153
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    return era * 400 + year_of_era + (month <= 2), month, day_of_year - (153 * shifted + 2) // 5 + 1
+
+
+def _time(metadata: bytes) -> Literal:
+    """The whole value is one number, fraction and all, so a negative one is the complement of both parts."""
+    digits = _fraction_digits(metadata)
+    width = (digits + 1) // 2
+    mask = (1 << 8 * width) - 1
+
+    def literal(value: bytes) -> bytes:
+        number = int.from_bytes(value, "big") - (_TIME_OFFSET << 8 * width)
+        packed = abs(number) >> 8 * width
+        hour = packed >> 12
+        if hour > _MOST_HOURS:
+            raise UnsupportedEvent(f"a TIME of {hour} hours")
+        fraction = _fraction((abs(number) & mask).to_bytes(width, "big"), digits)
+        clock = clock_text(hour, packed >> 6 & 63, packed & 63, fraction, digits)
+        return b"'-%s'" % clock if number < 0 else b"'%s'" % clock
+
+    return literal
+
+
+# Text and bytes
+
+
+def text_literal(width: int, charset: str | None) -> Literal:
+    """Return how values behind a length of ``width`` bytes become literals."""
+    if charset is None:
+        raise UnsupportedEvent("the source does not say in which character set its text is")
+    head = b"_%s X'" % charset.encode("ascii")
+
+    def literal(value: bytes) -> bytes:
+        return head + hexlify(memoryview(value)[width:]) + b"'"
+
+    return literal
+
+
+def _vector(metadata: bytes) -> Literal:
+    return text_literal(metadata[0], "binary")
+
+
+def _geometry(metadata: bytes) -> Literal:
+    width = metadata[0]
+    write = text_literal(width, "binary")
+
+    def literal(value: bytes) -> bytes:
+        if len(value) == width:
+            raise UnsupportedEvent("a geometry without any byte")
+        return write(value)
+
+    return literal
+
+
+_PLAIN: dict[ColumnType, Literal] = {
+    ColumnType.FLOAT: _float,
+    ColumnType.DOUBLE: _double,
+    ColumnType.YEAR: _year,
+    ColumnType.BIT: _bits,
+    ColumnType.DATE: _date,
+    ColumnType.ENUM: _unsigned,
+    ColumnType.SET: _unsigned,
+}
+
+_MADE: dict[ColumnType, Callable[[bytes], Literal]] = {
+    ColumnType.NEWDECIMAL: _decimal,
+    ColumnType.DATETIME2: _datetime,
+    ColumnType.TIMESTAMP2: _timestamp,
+    ColumnType.TIME2: _time,
+    ColumnType.VECTOR: _vector,
+    ColumnType.GEOMETRY: _geometry,
+}
+"""By metadata."""

@@ -1,7 +1,7 @@
 """Row images: where one ends, and the bytes of its columns.
 
 Knows: how long the value of every column type is. Never knows: what a value means: nothing is decoded. Used by
-``core/fold.py``, ``core/effect.py``, ``core/quarantine.py`` and ``core/projection.py``.
+``core/fold.py``, ``core/effect.py``, ``core/quarantine.py``, ``core/projection.py`` and ``core/literals.py``.
 Source: mysql::binlog::event::Rows_event; Field_*::pack in mysql-server's sql/field.cc.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from vmerge.core.column_types import ColumnShape, ColumnType, column_shapes
+from vmerge.core.column_types import ColumnShape, ColumnType, column_shapes, decimal_bytes, length_bytes
 from vmerge.core.events import RowsKind, RowsShape, TableMap
 from vmerge.errors import CorruptEvent, UnsupportedEvent
 
@@ -40,8 +40,6 @@ _FIXED: dict[ColumnType, int] = {
 
 _FRACTIONAL: dict[ColumnType, int] = {ColumnType.TIMESTAMP2: 4, ColumnType.DATETIME2: 5, ColumnType.TIME2: 3}
 
-_DIGITS_TO_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
-
 
 def _fixed(size: int) -> _Measure:
     return lambda _image, offset: offset + size
@@ -59,35 +57,31 @@ def _measure(shape: ColumnShape) -> _Measure:
     if kind in _FRACTIONAL:
         return _fixed(_FRACTIONAL[kind] + (data[0] + 1) // 2)
     match kind:
-        case ColumnType.VARCHAR | ColumnType.VAR_STRING:
-            return _prefixed(1 if int.from_bytes(data, "little") < 256 else 2)
-        case ColumnType.STRING:
-            return _prefixed(1 if (((data[0] << 4) & 0x300) ^ 0x300) | data[1] < 256 else 2)
+        case ColumnType.VARCHAR | ColumnType.VAR_STRING | ColumnType.STRING | ColumnType.BLOB:
+            return _prefixed(length_bytes(shape))
         case ColumnType.BIT:
             return _fixed(data[1] + (1 if data[0] else 0))
-        case ColumnType.NEWDECIMAL:
-            return _fixed(_decimal_bytes(data[0] - data[1]) + _decimal_bytes(data[1]))
+        case ColumnType.NEWDECIMAL if data[0] >= data[1]:
+            return _fixed(decimal_bytes(data[0] - data[1]) + decimal_bytes(data[1]))
         case ColumnType.ENUM | ColumnType.SET:
             return _fixed(data[0])
-        case ColumnType.BLOB | ColumnType.JSON | ColumnType.GEOMETRY | ColumnType.VECTOR:
-            return _prefixed(data[0])
+        case ColumnType.JSON | ColumnType.GEOMETRY | ColumnType.VECTOR:
+            return _prefixed(length_bytes(shape))
     raise UnsupportedEvent(f"row images with columns of type {kind.name} cannot be cut")
-
-
-def _decimal_bytes(digits: int) -> int:
-    return digits // 9 * 4 + _DIGITS_TO_BYTES[digits % 9]
 
 
 class ImageCutter:
     """Cuts the images of one table's rows. Immutable.
 
-    Raises ``UnsupportedEvent`` when a column's type is not known here.
+    Raises ``UnsupportedEvent`` when a column's type is not known here, ``CorruptEvent`` when there is no column.
     """
 
     def __init__(self, table: TableMap, key_columns: Sequence[int]) -> None:
         shapes = column_shapes(table.types, table.metadata)
         if shapes is None:
             raise UnsupportedEvent(f"{table.name} has a column of a type whose images cannot be cut")
+        if not shapes:
+            raise CorruptEvent(f"the table map of {table.name} has no columns")
         self._name = table.name
         self._measures = tuple(_measure(shape) for shape in shapes)
         self._key_columns = sorted(set(key_columns))

@@ -114,6 +114,16 @@ def _state_folder_option() -> Callable[[Command], Command]:
     )
 
 
+def _log_format_option() -> Callable[[Command], Command]:
+    return click.option(
+        "--log-format",
+        type=click.Choice([one.value for one in logs.LogFormat]),
+        default=logs.LogFormat.TEXT.value,
+        show_default=True,
+        help="Lines for a person, or one JSON object a line.",
+    )
+
+
 def _file_argument() -> Callable[[Command], Command]:
     return click.argument("file", type=click.Path(path_type=Path))
 
@@ -164,9 +174,11 @@ def check(file: Path, as_json: bool, collisions: str) -> None:
 
 @main.command()
 @_file_argument()
-def run(file: Path) -> None:
+@_log_format_option()
+def run(file: Path, log_format: str) -> None:
     """Run a workflow FILE in the foreground, with a live status line, until Ctrl-C or SIGTERM."""
-    logs.set_up(logging.INFO if not sys.stderr.isatty() else logging.WARNING)
+    level = logging.INFO if not sys.stderr.isatty() else logging.WARNING
+    logs.set_up(level, log_format=logs.LogFormat(log_format))
     workflow = load_workflow(file)
     clock = SystemClock()
     supervisor = make_supervisor(workflow, clock)
@@ -233,8 +245,9 @@ def daemon() -> None:
     type=click.Path(path_type=Path),
     help="File whose only line is what askers send as `Authorization: Bearer TOKEN`; closed to other users.",
 )
+@_log_format_option()
 def daemon_start(
-    folder: Path, state_folder: Path, foreground: bool, listen: str | None, token_file: Path | None
+    folder: Path, state_folder: Path, foreground: bool, listen: str | None, token_file: Path | None, log_format: str
 ) -> None:
     """Start a daemon that hosts every workflow file (*.yaml, *.yml) in FOLDER."""
     workflows = load_folder(folder)
@@ -243,11 +256,12 @@ def daemon_start(
     control_socket(state_folder)  # says so if its path is too long
     tcp = _tcp_address(listen, token_file)
     if not foreground:
-        words = () if tcp is None else ("--listen", str(listen), "--token-file", str(token_file))
+        words = ["--log-format", log_format]
+        words += [] if tcp is None else ["--listen", str(listen), "--token-file", str(token_file)]
         _start_in_background(folder, state_folder, words)
         return
     os.umask(0o077)  # logs, positions and spooled rows are nobody else's
-    logs.set_up()
+    logs.set_up(log_format=logs.LogFormat(log_format))
     with locked_folder(state_folder):
         spare_collector()
         Daemon(workflows, folder.absolute(), state_folder, tcp).run()

@@ -25,6 +25,7 @@ from vmerge.control import ControlServer, TcpAddress
 from vmerge.core.position import Gtid
 from vmerge.errors import ConfigError, DaemonError, StopTimeout, VmergeError
 from vmerge.quarantine_desk import QuarantineDesk
+from vmerge.service import ServiceManager
 from vmerge.showing import evidence_of_log, lacks_evidence, show_snapshot
 from vmerge.status import Snapshot, workflow_snapshot
 from vmerge.stopping import Clock, StopToken, SystemClock
@@ -148,6 +149,7 @@ class Daemon:
         self, workflows: Iterable[Workflow], folder: Path, state_folder: Path, tcp: TcpAddress | None = None
     ) -> None:
         self._tcp = tcp
+        self._manager = ServiceManager(os.environ)
         self._clock = SystemClock()
         self._folder = folder
         self._state_folder = state_folder
@@ -176,8 +178,9 @@ class Daemon:
             logger.info("vmerge %s hosts %s", __version__, ", ".join(self._supervisors) or "no workflows")
             for supervisor in self._supervisors.values():
                 supervisor.start()
-            while not self._stop.wait(3600):
-                pass
+            self._manager.ready(f"hosts {', '.join(self._supervisors) or 'no workflows'}")
+            self._wait_for_stop()
+            self._manager.stopping()
             try:
                 shut_down_all(self._supervisors.values())
             except StopTimeout as error:
@@ -188,6 +191,13 @@ class Daemon:
                 for server in servers:
                     server.close()
         logger.info("stopped")
+
+    def _wait_for_stop(self) -> None:
+        """Wait, and tell the service manager that the daemon lives as long as its locks can be had."""
+        pause = self._manager.pause_seconds
+        while not self._stop.wait(3600 if pause is None else pause):
+            self.status()
+            self._manager.alive()
 
     # Called by the control server
 

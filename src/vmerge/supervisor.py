@@ -285,7 +285,7 @@ class Supervisor:
                 self._fail(hosted, error)
                 continue
             self.board.update(name, state=StreamState.STOPPED, message=_BY_OPERATOR)
-            logger.info("%s", _BY_OPERATOR, extra={"stream": name})
+            logger.info("%s", _BY_OPERATOR, extra=self._about(name))
         if fenced:
             raise Fenced(
                 f"the streams have ended, but {'; '.join(error.message for error in fenced)}",
@@ -294,9 +294,13 @@ class Supervisor:
 
     # In the stream's own thread
 
+    def _about(self, stream: str) -> dict[str, str]:
+        """Return what a log record about a stream carries, in whatever thread it is made."""
+        return {"stream": f"{self.workflow}/{stream}"}
+
     def _host(self, hosted: Hosted) -> None:
         """Run players until the stream is told to stop or fails for good."""
-        logger.info("starting", extra={"stream": hosted.name})
+        logger.info("starting", extra=self._about(hosted.name))
         restarts = Restarts()
         while not hosted.stop.is_set():
             failure = self._run_player(hosted, restarts)
@@ -327,7 +331,7 @@ class Supervisor:
         except VmergeError as error:
             return error
         except Exception as error:
-            logger.exception("internal error", extra={"stream": hosted.name})
+            logger.exception("internal error", extra=self._about(hosted.name))
             return VmergeError(f"internal error: {type(error).__name__}: {error}")
         return None
 
@@ -350,7 +354,7 @@ class Supervisor:
             self._assembly.write(claim, StreamState.RUNNING, "")
             hosted.resumes = False
             return True
-        logger.info("stays %s: %s", stored.state.value, stored.message, extra={"stream": hosted.name})
+        logger.info("stays %s: %s", stored.state.value, stored.message, extra=self._about(hosted.name))
         self.board.update(hosted.name, state=stored.state, message=stored.message, applied=stored.position)
         return False
 
@@ -363,7 +367,7 @@ class Supervisor:
     def _back_off(self, hosted: Hosted, failure: VmergeError, restarts: Restarts) -> None:
         pause = self._pause(restarts.attempt)
         if restarts.is_news(failure.message, self._clock.monotonic()):
-            logger.warning("%s; trying again", failure.message, extra={"stream": hosted.name})
+            logger.warning("%s; trying again", failure.message, extra=self._about(hosted.name))
         progress = self.board.progress(hosted.name)
         counters = replace(progress.counters, restarts=progress.counters.restarts + 1)
         self.board.update(
@@ -375,7 +379,7 @@ class Supervisor:
         if hosted.is_entered and not isinstance(failure, Fenced):
             failure = self._store_failure(hosted, failure)
         message = _text_of(failure)
-        logger.error("%s", message, extra={"stream": hosted.name})
+        logger.error("%s", message, extra=self._about(hosted.name))
         with self._lock:
             self._failures[hosted.name] = failure
         self.board.update(hosted.name, state=StreamState.ERROR, message=message)
@@ -391,7 +395,7 @@ class Supervisor:
         except Fenced as fenced:
             return fenced
         except Exception as error:  # whatever it is, the board must not go on to say that the stream runs
-            logger.warning("the error state could not be stored: %s", error, extra={"stream": hosted.name})
+            logger.warning("the error state could not be stored: %s", error, extra=self._about(hosted.name))
         return failure
 
 

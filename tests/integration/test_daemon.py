@@ -422,3 +422,30 @@ def test_refused_listening(site: Site, tmp_path: Path, words: tuple[str, ...], m
     assert refused.returncode in (CONFIG, DAEMON)
     assert says in refused.stderr and "Traceback" not in refused.stderr
     assert not site.answers()
+
+
+def test_under_a_service_manager(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service manager hears that the daemon is ready, lives and stops; its log can be JSON from beginning to end."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(str(tmp_path / "notify"))
+        receiver.settimeout(30)
+        monkeypatch.setenv("NOTIFY_SOCKET", receiver.getsockname())
+        monkeypatch.setenv("WATCHDOG_USEC", "300000")
+        program = site.spawn("daemon", "start", str(site.workflows), "--foreground", "--log-format", "json")
+        assert receiver.recv(1000) == f"READY=1\nSTATUS=hosts {site.workflow}".encode()
+        assert receiver.recv(1000) == b"WATCHDOG=1"
+        os.kill(program.pid, signal.SIGSTOP)
+        receiver.settimeout(1)
+        with pytest.raises(TimeoutError):  # three times the period: the manager would end what hangs
+            while True:
+                receiver.recv(1000)
+        os.kill(program.pid, signal.SIGCONT)
+        receiver.settimeout(30)
+        wait_for_heads_of_all(site)
+        os.kill(program.pid, signal.SIGTERM)
+        while receiver.recv(1000) != b"STOPPING=1":
+            pass
+        assert program.wait(30) == 0
+    entries = [json.loads(line) for line in program.errors.splitlines()]
+    assert entries[0]["message"].startswith("vmerge ") and entries[-1]["message"] == "stopped"
+    assert {entry["stream"] for entry in entries} == {None, *(f"{site.workflow}/{name}" for name in site.shards)}

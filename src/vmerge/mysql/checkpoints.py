@@ -53,7 +53,7 @@ class ControlTables:
 
     def __init__(self, database: str, workflow: str) -> None:
         self._control = sql.quoted(database).replace("%", "%%")  # values are put in by % formatting
-        self._workflow = workflow
+        self.workflow = workflow
 
     def create(self, connection: Connection[Any]) -> None:
         """Create what is missing. Never inside a transaction: the statements commit."""
@@ -64,7 +64,7 @@ class ControlTables:
     def read_streams(self, connection: Connection[Any]) -> dict[str, StoredStream]:
         """Return the workflow's streams by name; none when nothing was ever created."""
         try:
-            rows = self._run(connection, sql.READ_STREAMS, self._workflow)
+            rows = self._run(connection, sql.READ_STREAMS, self.workflow)
         except MySQLError as error:
             if error.args[0] in (ER_NO_SUCH_TABLE, ER_BAD_DB):
                 return {}
@@ -73,12 +73,12 @@ class ControlTables:
 
     def register(self, connection: Connection[Any], claim: Claim, position: GtidSet) -> None:
         """Enter a new stream with its start position; it is ours."""
-        self._run(connection, sql.REGISTER_STREAM, self._workflow, claim.stream, str(position), claim.owner)
+        self._run(connection, sql.REGISTER_STREAM, self.workflow, claim.stream, str(position), claim.owner)
 
     def fenced(self, stream: str, owner: str) -> Fenced:
         """Return the error that says who has a stream now."""
         place = place_of(owner)
-        message = f"stream {stream} of workflow {self._workflow} was taken over by another daemon"
+        message = f"stream {stream} of workflow {self.workflow} was taken over by another daemon"
         return Fenced(f"{message} ({place})" if place else message)
 
     def take_over(self, connection: Connection[Any], claim: Claim) -> tuple[GtidSet, int]:
@@ -91,24 +91,24 @@ class ControlTables:
             Fenced: another daemon took the stream over after the claim was made.
         """
         connection.begin()
-        rows = self._run(connection, sql.LOCK_STREAM, self._workflow, claim.stream)
+        rows = self._run(connection, sql.LOCK_STREAM, self.workflow, claim.stream)
         if not rows:
             connection.rollback()
             raise TargetRejected(
-                f"stream {claim.stream} of workflow {self._workflow} is not in the control tables",
+                f"stream {claim.stream} of workflow {self.workflow} is not in the control tables",
                 hint="Start the workflow again: it enters its streams anew at their start positions.",
             )
         position, epoch, owner = rows[0]
         if not claim.covers(owner):
             connection.rollback()
             raise self.fenced(claim.stream, owner)
-        self._run(connection, sql.TAKE_EPOCH, epoch + 1, claim.owner, self._workflow, claim.stream)
+        self._run(connection, sql.TAKE_EPOCH, epoch + 1, claim.owner, self.workflow, claim.stream)
         connection.commit()
         return GtidSet.parse(position), epoch + 1
 
     def require_newest(self, connection: Connection[Any], stream: str, epoch: int) -> None:
         """Raise ``Fenced`` when a stream was taken over behind this epoch."""
-        rows = self._run(connection, sql.READ_OWNER, self._workflow, stream)
+        rows = self._run(connection, sql.READ_OWNER, self.workflow, stream)
         if not rows or rows[0][1] != epoch:
             raise self.fenced(stream, rows[0][0] if rows else "")
 
@@ -123,7 +123,7 @@ class ControlTables:
         with connection.cursor() as cursor:
             matched = cursor.execute(
                 sql.WRITE_CHECKPOINT.format(control=self._control),
-                (str(position), applied_at_microseconds or None, self._workflow, stream, epoch),
+                (str(position), applied_at_microseconds or None, self.workflow, stream, epoch),
             )
         self._require_matched(connection, matched, stream)
 
@@ -137,10 +137,10 @@ class ControlTables:
         with connection.cursor() as cursor:
             matched = cursor.execute(
                 sql.WRITE_JOINT_CHECKPOINT.format(control=self._control),
-                (*values, self._workflow, part.stream, epoch, str(part.offer.position)),
+                (*values, self.workflow, part.stream, epoch, str(part.offer.position)),
             )
         if matched != 1:
-            raise JointRefused(f"stream {part.stream} of workflow {self._workflow} has moved since its offer")
+            raise JointRefused(f"stream {part.stream} of workflow {self.workflow} has moved since its offer")
 
     def write_state(self, connection: Connection[Any], claim: Claim, state: StreamState, message: str) -> None:
         """Store a stream's durable state.
@@ -152,18 +152,18 @@ class ControlTables:
         with connection.cursor() as cursor:
             matched = cursor.execute(
                 sql.WRITE_STATE.format(control=self._control),
-                (state.value, message[:MESSAGE_CHARACTERS], self._workflow, claim.stream, owners),
+                (state.value, message[:MESSAGE_CHARACTERS], self.workflow, claim.stream, owners),
             )
         self._require_matched(connection, matched, claim.stream)
 
     def _require_matched(self, connection: Connection[Any], matched: int, stream: str) -> None:
         if matched != 1:
-            rows = self._run(connection, sql.READ_OWNER, self._workflow, stream)
+            rows = self._run(connection, sql.READ_OWNER, self.workflow, stream)
             raise self.fenced(stream, rows[0][0] if rows else "")
 
     def append_log(self, connection: Connection[Any], stream: str, kind: str, message: str) -> None:
         """Add an entry to the log and let go of the oldest."""
-        self._run(connection, sql.APPEND_LOG, self._workflow, stream, kind, message[:MESSAGE_CHARACTERS])
+        self._run(connection, sql.APPEND_LOG, self.workflow, stream, kind, message[:MESSAGE_CHARACTERS])
         self._trim_log(connection, stream)
 
     def append_conflicts(self, connection: Connection[Any], entries: Sequence[LogEntry], now: float) -> None:
@@ -172,18 +172,18 @@ class ControlTables:
         for entry in entries:
             age_microseconds = int(max(0.0, now - entry.at) * 1e6)
             values = entry.kind, entry.message[:MESSAGE_CHARACTERS], json.dumps(entry.facts)
-            self._run(connection, sql.APPEND_CONFLICT, self._workflow, entry.stream, age_microseconds, *values)
+            self._run(connection, sql.APPEND_CONFLICT, self.workflow, entry.stream, age_microseconds, *values)
         for stream in sorted({entry.stream for entry in entries}):
             self._trim_log(connection, stream)
         connection.commit()
 
     def read_log(self, connection: Connection[Any], streams: Sequence[str], limit: int) -> list[StoredEntry]:
         """Return the last entries about some streams, the oldest first."""
-        rows = self._run(connection, sql.READ_LOG, self._workflow, tuple(streams), limit)
+        rows = self._run(connection, sql.READ_LOG, self.workflow, tuple(streams), limit)
         return [_stored_entry(row) for row in reversed(rows)]
 
     def _trim_log(self, connection: Connection[Any], stream: str) -> None:
-        self._run(connection, sql.TRIM_LOG, self._workflow, stream, self._workflow, stream)
+        self._run(connection, sql.TRIM_LOG, self.workflow, stream, self.workflow, stream)
 
     def _run(self, connection: Connection[Any], statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:

@@ -81,7 +81,11 @@ class MySqlStates:
         try:
             self._tables.append_log(connection, stream, kind, message)
         except (MySQLError, OSError) as error:
-            logger.warning("the log table could not be written: %s", describe(error), extra={"stream": stream})
+            logger.warning(
+                "the log table could not be written: %s",
+                describe(error),
+                extra={"stream": f"{self._tables.workflow}/{stream}"},
+            )
 
     def append_conflicts(self, entries: Sequence[LogEntry], now: float) -> None:
         """Add entries to the log; ``now`` is the instant on the clock that their times are of."""

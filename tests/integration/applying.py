@@ -9,14 +9,18 @@ from pymysql.connections import Connection
 from pymysql.err import MySQLError
 from tests.integration.reading import Change, changes, endpoint, executed, read_behind, run
 
-from vmerge.core.events import RowsEvent, SourceItem, TableMap, Transaction
+from vmerge.core.events import RowsEvent, SourceItem, Transaction
+from vmerge.core.plan import Plan
 from vmerge.core.position import GtidSet
+from vmerge.core.rules import StreamRules, TableName
+from vmerge.core.schema import TableSchema
 from vmerge.errors import TargetError
 from vmerge.lab.servers import Server
+from vmerge.mysql.applier import Applier, open_applier
 from vmerge.mysql.connect import Endpoint, connect
 from vmerge.mysql.definitions import read_definitions
-from vmerge.mysql.events_applier import EventsApplier
 from vmerge.mysql.faults import target_fault
+from vmerge.mysql.schemas import read_schemas
 from vmerge.mysql.target import SESSION
 
 
@@ -36,7 +40,7 @@ class Carrier:
         )
         self.applier = self.make_applier()
 
-    def make_applier(self) -> EventsApplier:
+    def make_applier(self) -> Applier:
         """One that knows the target's tables as they are now."""
         tables = self.target.query(
             "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema = %s",
@@ -45,10 +49,19 @@ class Carrier:
         names = [(str(schema), str(table)) for schema, table in tables]
         with self.target.connect() as connection:
             definitions = read_definitions(connection, names)
-        return EventsApplier(self.connection, self._target_name, definitions, 99)
+        return open_applier(self.connection, self._plan(), definitions, 99)
 
-    def _target_name(self, table: TableMap) -> tuple[str, str]:
-        return self.target_database, table.table
+    def _plan(self) -> Plan:
+        """What a stream does with the tables as they are now."""
+        rules = StreamRules.build({self.source_database: self.target_database})
+        sides = (self.source, self.source_database), (self.target, self.target_database)
+        sources, targets = (self._schemas(server, database) for server, database in sides)
+        return Plan(rules, sources.values(), targets.values())
+
+    @staticmethod
+    def _schemas(server: Server, database: str) -> dict[TableName, TableSchema]:
+        with server.connect() as connection:
+            return read_schemas(connection, [database])
 
     def change_source(self, *statements: str) -> list[Transaction]:
         """Run statements in one session of the source and read what they did."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from vmerge.core.appliers import ApplierKind
 from vmerge.core.events import SchemaChange, TableMap
 from vmerge.core.proof import map_differences
 from vmerge.core.rules import StreamRules, TableName, TablePattern
@@ -97,6 +98,17 @@ class Plan:
             raise LookupError(f"{table_map.name} is not carried")
         return table.target_name
 
+    def target_schema(self, table_map: TableMap) -> TableSchema:
+        """Return the target's table for rows that are wanted."""
+        table = self.table(table_map.database, table_map.table)
+        if table is None or table.target is None:
+            raise LookupError(f"{table_map.name} is not carried")
+        return table.target
+
+    def applier(self, table_map: TableMap) -> ApplierKind:
+        """Return which applier brings rows of this shape to the target."""
+        return ApplierKind.EVENTS
+
     def key_columns(self, table_map: TableMap) -> tuple[int, ...]:
         """Return where, from 0, the columns of the primary key stand in rows that are wanted; none without one.
 
@@ -104,12 +116,10 @@ class Plan:
             UnsupportedEvent: rows of this table are not all there is to a change of it, as it cascades to others, and
                 not every source writes those rows.
         """
-        table = self.table(table_map.database, table_map.table)
-        if table is None or table.target is None:
-            raise LookupError(f"{table_map.name} is not carried")
-        if table.target_name in self._cascading_parents:
+        target = self.target_schema(table_map)
+        if (target.database, target.table) in self._cascading_parents:
             raise UnsupportedEvent(f"rows of {table_map.name} cannot be followed: their changes cascade")
-        return table.target.primary_key_positions
+        return target.primary_key_positions
 
     def has_foreign_keys(self, table_map: TableMap) -> bool:
         """Whether the target's table is child or parent of any foreign key."""

@@ -13,8 +13,9 @@ from typing import Any
 
 from pymysql.connections import Connection
 
+from vmerge.core.appliers import ApplierRules
 from vmerge.core.events import RowsEvent, Transaction
-from vmerge.core.statement import StatementBuilder, TargetNames, format_description
+from vmerge.core.statement import StatementBuilder, format_description
 from vmerge.errors import TargetRejected
 from vmerge.mysql import sql
 from vmerge.mysql.definitions import Definitions, require_unchanged
@@ -31,7 +32,7 @@ class EventsApplier:
     """
 
     def __init__(
-        self, connection: Connection[Any], target_name: TargetNames, definitions: Definitions, server_id: int
+        self, connection: Connection[Any], rules: ApplierRules, definitions: Definitions, server_id: int
     ) -> None:
         self._connection = connection
         self._definitions = definitions
@@ -47,19 +48,19 @@ class EventsApplier:
         self._packet_bytes = int(facts[1])
         self._limit = min(PIECE_BYTES, _unencoded(self._packet_bytes))
         self._server_id = server_id
-        self._builder = StatementBuilder(target_name, self._limit, server_id)
+        self._builder = StatementBuilder(rules.target_name, self._limit, server_id)
         self._send(format_description(server_id))
         connection.query(sql.AUTOMATIC_GTID)
 
-    def twin(self, target_name: TargetNames, definitions: Definitions) -> EventsApplier:
-        """Return an applier for a sibling's rows over the same session."""
+    def twin(self, rules: ApplierRules, definitions: Definitions) -> EventsApplier:
+        """See ``Applier``."""
         twin = copy(self)
         twin._definitions = definitions
-        twin._builder = StatementBuilder(target_name, self._limit, self._server_id)
+        twin._builder = StatementBuilder(rules.target_name, self._limit, self._server_id)
         return twin
 
     def apply(self, batch: Sequence[Transaction], rows: Iterable[RowsEvent]) -> None:
-        """Send rows that whole transactions come to, inside the open target transaction."""
+        """See ``Applier``."""
         seconds = batch[0].committed_at_microseconds // 1_000_000
         for piece in self._builder.build(rows, seconds):
             if len(piece) > _unencoded(self._packet_bytes):

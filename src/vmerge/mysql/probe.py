@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -30,11 +30,11 @@ from vmerge.core.quarantine import visible
 from vmerge.core.rules import TableName
 from vmerge.errors import KeyConflict, RowMissing, UnsupportedEvent, VmergeError
 from vmerge.mysql import sql
+from vmerge.mysql.applier import Applier, open_applier
 from vmerge.mysql.definitions import Definitions, read_definitions, require_unchanged
-from vmerge.mysql.events_applier import EventsApplier
 from vmerge.mysql.faults import errno_of, target_fault
+from vmerge.mysql.joint_commit import membership_of
 from vmerge.mysql.key_queries import KeyQuery, Literals, Match, Search, key_queries, quoted_name
-from vmerge.mysql.target import Membership
 
 MATCHES = 10
 """Told at most: a verdict needs one, an operator a few."""
@@ -69,13 +69,31 @@ class _ProbedTable:
     queries: tuple[KeyQuery, ...]
 
 
+class _ProbeRules:
+    """The rules of a plan, with the probe tables in place of the target's."""
+
+    def __init__(self, plan: Plan, tables: Mapping[TableName, _ProbedTable]) -> None:
+        self._plan = plan
+        self._tables = tables
+        self.applier = plan.applier
+        self.target_schema = plan.target_schema
+
+    def target_name(self, table_map: TableMap) -> TableName:
+        """See ``ApplierRules``."""
+        return self._tables[self._plan.target_name(table_map)].probe
+
+    def is_in_circle(self, table_map: TableMap) -> bool:
+        """Probe tables have no foreign keys."""
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class _Fellow:
     """A sibling's run that is on the target as far as this look goes."""
 
     run: Sequence[Transaction]
     effect: Effect
-    applier: EventsApplier
+    applier: Applier
 
 
 class Probe:
@@ -113,16 +131,15 @@ class Probe:
                 self._tables[name] = _ProbedTable(asker.probe_name(name), tuple(key_queries(planned.target)))
                 probe_definitions.update(self._made(self._tables[name].probe, name))
         connection.rollback()  # a session with an open transaction takes no format description
-        self._applier = EventsApplier(connection, self._target_name, asker.definitions, asker.server_id)
-        self._probe_applier = EventsApplier(connection, self._probe_name, probe_definitions, asker.server_id)
+        self._applier = open_applier(connection, asker.plan, asker.definitions, asker.server_id)
+        self._probe_applier = self._applier.twin(_ProbeRules(asker.plan, self._tables), probe_definitions)
         self._fellows = list(self._followed(fellows))
 
     def _followed(self, offers: Sequence[Offer]) -> Iterator[_Fellow]:
         """Yield those of the fellows whose runs can be followed."""
         for offer in offers:
-            member = offer.membership
-            assert isinstance(member, Membership), "offers of one workflow go to one kind of target"
-            applier = self._applier.twin(member.plan.target_name, member.definitions)
+            member = membership_of(offer.membership)
+            applier = self._applier.twin(member.plan, member.definitions)
             with contextlib.suppress(UnsupportedEvent):
                 run = visible(offer.run, member.quarantine, member.plan)
                 yield _Fellow(run, effect_of(run, member.plan), applier)
@@ -143,9 +160,6 @@ class Probe:
                 hint="Drop it: it is made anew when it is needed.",
             )
         return made
-
-    def _probe_name(self, table_map: TableMap) -> TableName:
-        return self._tables[self._target_name(table_map)].probe
 
     def search(self) -> tuple[Match, ...]:
         """Return some of what keeps the rows out: nothing only if the target takes them all.
@@ -289,9 +303,7 @@ class Probe:
             self._apply(fellow.applier, fellow.effect.inserts, fellow.run)
         self._apply(self._applier, rows)
 
-    def _apply(
-        self, applier: EventsApplier, rows: Sequence[RowsEvent], run: Sequence[Transaction] | None = None
-    ) -> None:
+    def _apply(self, applier: Applier, rows: Sequence[RowsEvent], run: Sequence[Transaction] | None = None) -> None:
         if not rows:
             return
         try:

@@ -24,10 +24,10 @@ from vmerge.core.plan import Plan
 from vmerge.core.quarantine import EntryState
 from vmerge.core.schema import Column
 from vmerge.errors import ConflictUnresolved, DaemonError, KeyConflict, TargetError, UnsupportedEvent, VmergeError
+from vmerge.mysql.applier import open_applier
 from vmerge.mysql.checkpoints import ControlTables
 from vmerge.mysql.connect import SHORT_TIMEOUT_SECONDS, Endpoint, connect, drop
 from vmerge.mysql.definitions import Definitions
-from vmerge.mysql.events_applier import EventsApplier
 from vmerge.mysql.faults import commit_fault, target_fault
 from vmerge.mysql.key_values import column_value
 from vmerge.mysql.probe import Asker, Probe
@@ -106,7 +106,7 @@ class QuarantineOrders:
         stream = self._find(id).stream
         plan, definitions = self._make_plan(stream)
         with self._session("retrying a row in quarantine") as connection:
-            applier = EventsApplier(connection, plan.target_name, definitions, self._server_id(stream))
+            applier = open_applier(connection, plan, definitions, self._server_id(stream))
             stored = self._lock(connection, id)
             _require_carried(plan, stored)
             row = stored.entry.insert()

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,23 +21,22 @@ from vmerge.core.joint import Part
 from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.quarantine import Diversion, DivertedFold, Grounds, Quarantine, RowName, names_in, visible
-from vmerge.core.row_order import Effect, RelationRules, Share, in_order
+from vmerge.core.row_order import Effect, Share, in_order
 from vmerge.errors import (
     JointRefused,
     KeyConflict,
     QuarantineSettled,
     RowMissing,
-    SpoolFailed,
     TargetError,
     TargetLost,
-    UnsupportedEvent,
 )
 from vmerge.mysql import sql
+from vmerge.mysql.applier import Applier, open_applier
 from vmerge.mysql.checkpoints import ControlTables
 from vmerge.mysql.connect import Endpoint, break_off, connect, drop, short_connection
 from vmerge.mysql.definitions import Definitions
-from vmerge.mysql.events_applier import EventsApplier
 from vmerge.mysql.faults import commit_fault, target_fault
+from vmerge.mysql.joint_commit import JointCommit, MemberRules, Membership
 from vmerge.mysql.quarantine import QuarantineSession, QuarantineTable
 from vmerge.mysql.schemas import show_generated_keys
 from vmerge.mysql.spooled_changes import SpooledChanges
@@ -58,21 +55,11 @@ SESSION: dict[str, str | int] = {
 }
 
 
-class TargetPlan(RelationRules, Protocol):
+class TargetPlan(MemberRules, Protocol):
     """What is known of the target's tables."""
 
     def wants(self, table_map: TableMap) -> bool:
         """Whether rows of this shape are carried; raises ``SchemaMismatch`` when they do not fit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Membership:
-    """What a joint commit's leader must know of a member: where its rows go, and which session of it made the offer."""
-
-    plan: RelationRules
-    definitions: Definitions
-    epoch: int
-    quarantine: Quarantine
 
 
 class MySqlTarget:
@@ -102,15 +89,15 @@ class MySqlTarget:
         self._definitions = definitions
         self._server_id = server_id
         self._connection: Connection[Any] | None = None
-        self._applier: EventsApplier | None = None
+        self._applier: Applier | None = None
         self._epoch = 0
         self._is_open = False
         self._is_interrupted = False
         self._groups = True
         """Whether batches are tried in the cheaper order."""
         self._kept = QuarantineSession(quarantine, tables, claim.stream)
-        self._joint: list[tuple[str, Diversion]] = []
-        """What the open joint commit changes in its members' quarantines."""
+        self._joint = JointCommit()
+        """The one that is open, if any."""
 
     def open(self) -> GtidSet:
         """Connect and take the stream over; return its position.
@@ -127,7 +114,7 @@ class MySqlTarget:
             show_generated_keys(self._connection)  # as the session did that read the definitions
             position, self._epoch = self._tables.take_over(self._connection, self._claim)
             self._load_quarantine(self._connection)  # nobody else changes it by now, but for operators
-            self._applier = EventsApplier(self._connection, self._plan.target_name, self._definitions, self._server_id)
+            self._applier = open_applier(self._connection, self._plan, self._definitions, self._server_id)
         except (MySQLError, OSError) as error:
             raise target_fault(error, f"opening {self._endpoint}") from error
         return position
@@ -206,7 +193,7 @@ class MySqlTarget:
         _, applier = self._opened()
         self._apply_by(applier, batch, rows)
 
-    def _apply_by(self, applier: EventsApplier, batch: Sequence[Transaction], rows: Iterable[RowsEvent]) -> None:
+    def _apply_by(self, applier: Applier, batch: Sequence[Transaction], rows: Iterable[RowsEvent]) -> None:
         self._is_open = True
         try:
             applier.apply(batch, rows)
@@ -290,47 +277,15 @@ class MySqlTarget:
 
         Returns None, or the stream whose rows a key keeps out or cannot be followed.
         """
-        shares: list[Share[_Member]] = []
-        self._joint = []
-        for part in parts:
-            try:
-                shares.append(self._share(part))
-            except (UnsupportedEvent, SpoolFailed):  # a member that was stopped has closed its file
-                return part.stream
-        for member, rows in groupby(in_order(shares), key=_member):
-            try:
-                self._apply_by(member.applier, member.part.run, (row for _, row in rows))
-            except KeyConflict:
-                return member.part.stream
-        return None
-
-    def _share(self, part: Part) -> Share[_Member]:
         _, applier = self._opened()
-        member = part.offer.membership
-        assert isinstance(member, Membership), "offers of one workflow go to one kind of target"
-        effect, diversion = self._effect_of(part, member)
-        self._joint.append((part.stream, diversion))
-        twin = applier.twin(member.plan.target_name, member.definitions)
-        return Share(_Member(part, twin), effect, member.plan)
-
-    def _effect_of(self, part: Part, member: Membership) -> tuple[Effect, Diversion]:
-        if isinstance(part.effect, DivertedFold):
-            return part.effect.net_effect(), part.effect.diversion
-        diversion = Diversion(member.quarantine, member.plan)
-        if part.effect is not None:
-            return part.effect.net_effect(), diversion
-        return fold(diversion.rows(part.run), member.plan), diversion
+        self._joint = JointCommit()
+        return self._joint.apply(parts, applier, self._apply_by)
 
     def commit_joint(self, parts: Sequence[Part]) -> None:
         """Write every member's checkpoint and commit; see ``commit``."""
         connection, _ = self._opened()
         try:
-            for stream, diversion in self._joint:
-                self._kept.store(connection, stream, diversion.difference(), diversion.entries)
-            for part in parts:
-                member = part.offer.membership
-                assert isinstance(member, Membership), "offers of one workflow go to one kind of target"
-                self._tables.write_joint_checkpoint(connection, part, member.epoch)
+            self._joint.write(connection, parts, self._kept, self._tables)
         except QuarantineSettled as error:
             raise JointRefused(error.message) from error
         except (MySQLError, OSError) as error:
@@ -397,22 +352,10 @@ class MySqlTarget:
         if connection is not None:
             drop(connection)
 
-    def _opened(self) -> tuple[Connection[Any], EventsApplier]:
+    def _opened(self) -> tuple[Connection[Any], Applier]:
         if self._connection is None or self._applier is None:
             raise TargetLost(f"{self._endpoint} is not connected")
         return self._connection, self._applier
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Member:
-    """One member's part of a joint commit, and what applies its rows."""
-
-    part: Part
-    applier: EventsApplier
-
-
-def _member(row: tuple[_Member, RowsEvent]) -> _Member:
-    return row[0]
 
 
 def _rows_of(batch: Sequence[Transaction]) -> Iterator[RowsEvent]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pymysql
 import pytest
 from tests.integration.reading import (
     Change,
@@ -91,10 +92,27 @@ def test_empty_and_rolled_back_transactions(shard_a: Server, shop: str) -> None:
 
 
 def test_engines_without_transactions(shard_a: Server, shop: str) -> None:
-    """A MyISAM statement ends with COMMIT as a statement and is whole."""
+    """Rows of MyISAM and MEMORY, which end with COMMIT as a statement, are passed or refused, never kept for later."""
+    for engine in ("MyISAM", "MEMORY"):
+        start = executed(shard_a)
+        run(shard_a, f"CREATE TABLE {shop}.m (id INT NOT NULL) ENGINE = {engine}")
+        run(shard_a, "INSERT INTO m VALUES (1), (2)", insert((1, 1)), "DROP TABLE m", "DELETE FROM t", database=shop)
+        with pytest.raises(UnsupportedEvent, match="engine without transactions"):
+            read_behind(shard_a, start, shop)
+        assert gtids_of(read_behind(shard_a, start, "elsewhere")) == executed(shard_a).subtract(start)
+
+
+def test_mixed_engines(shard_a: Server, shop: str) -> None:
+    """A source with GTIDs writes no transaction of both engines; what it writes of one that tried is whole."""
     run(shard_a, f"CREATE TABLE {shop}.m (id INT NOT NULL) ENGINE = MyISAM")
-    items = read_effect(shard_a, shop, "INSERT INTO m VALUES (1), (2)")
-    assert all_changes(items) == [[Change("WRITE", "m", row(1) + row(2))]]
+    with shard_a.connect(shop) as connection, connection.cursor() as cursor:
+        start = executed(shard_a)
+        cursor.execute("BEGIN")
+        cursor.execute(insert((1, 1)))
+        with pytest.raises(pymysql.err.OperationalError, match="1785"):
+            cursor.execute("INSERT INTO m VALUES (1)")
+        cursor.execute("COMMIT")
+    assert all_changes(read_behind(shard_a, start, shop)) == [[inserted((1, 1))]]
 
 
 # XA

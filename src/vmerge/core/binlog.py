@@ -28,7 +28,7 @@ from vmerge.core.events import Heartbeat, RowsEvent, SchemaChange, SourceItem, T
 from vmerge.core.payload import Decompress, split_events
 from vmerge.core.position import LAST_NUMBER, Gtid
 from vmerge.core.query import Query, read_query
-from vmerge.core.refusals import REFUSED, refused_event, refused_statement
+from vmerge.core.refusals import REFUSED, refused_end, refused_event, refused_statement
 from vmerge.core.row_store import RowStore
 from vmerge.core.source_tables import SourceTables
 from vmerge.core.tagged_gtid import read_tagged_gtid
@@ -39,6 +39,9 @@ from vmerge.errors import CorruptEvent, UnsupportedEvent
 _FORMAT_VERSION = b"\x04\x00"
 _HEADER_LENGTH_AT = HEADER_LENGTH + 56
 """Where a format description tells the length of event headers."""
+
+_ENDS = frozenset({b"COMMIT", b"ROLLBACK"})
+"""Statements that end a transaction to which no engine with transactions has added anything."""
 
 _SOUND = frozenset({CHECKSUM_RESIDUE})
 """All that there is among the checksums of events that are sound."""
@@ -252,7 +255,9 @@ class BinlogDecoder:
             return self._xa(event, gtid, query)
         if not self._is_begun:
             return self._schema_change(event, gtid, query)
-        if query.statement == b"COMMIT" or (query.statement == b"ROLLBACK" and not self._byte_count):
+        if query.statement in _ENDS:
+            if self._byte_count:
+                raise refused_end(gtid, word)
             return self._commit(event)
         if word == "SAVEPOINT":
             return None  # what was rolled back to it is not in the binlog
@@ -263,9 +268,11 @@ class BinlogDecoder:
             return None
         raise refused_statement(gtid, word)
 
-    def _schema_change(self, event: bytes, gtid: Gtid, query: Query) -> SchemaChange:
+    def _schema_change(self, event: bytes, gtid: Gtid, query: Query) -> SourceItem:
         if self._byte_count:
             raise CorruptEvent(f"rows come without a BEGIN, {self._where(event)}")
+        if query.drops_nothing:
+            return self._commit(event)
         self._gtid = None
         return SchemaChange(gtid, self._committed_at, query.database, query.text)
 

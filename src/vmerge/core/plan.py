@@ -23,7 +23,7 @@ from vmerge.core.events import SchemaChange, TableMap
 from vmerge.core.proof import map_differences
 from vmerge.core.rules import StreamRules, TableName, TablePattern
 from vmerge.core.schema import TableSchema, differences
-from vmerge.core.schema_change import read_change
+from vmerge.core.schema_change import Change, read_change
 from vmerge.errors import SchemaMismatch, UnsupportedEvent
 
 
@@ -150,8 +150,20 @@ class Plan:
         read = read_change(change.statement, change.database)
         if read is None:
             return self._may_mention(change)
+        if read.is_drop and not self._may_have_any(read):
+            return False
         return any(self._may_carry(*name) for name in read.tables) or any(
             self._targets_of(database) for database in read.databases
+        )
+
+    def _may_have_any(self, drop: Change) -> bool:
+        """Whether the target may have rows of what is dropped: none went into a table that it lacked at the start."""
+        if not all(map(_is_plain, [*drop.databases, *(part for name in drop.tables for part in name)])):
+            return True
+        names = {_folded(name) for target in self._targets for name in self._rules.source_names(target)}
+        databases = {database for database, _ in names}
+        return any(_folded(name) in names for name in drop.tables) or any(
+            database.lower() in databases for database in drop.databases
         )
 
     def _may_mention(self, change: SchemaChange) -> bool:
@@ -190,6 +202,10 @@ def _circles(relations: list[tuple[TableName, TableName]]) -> set[TableName]:
         for child, parent in relations:
             ancestors[child] |= {parent} | ancestors.get(parent, set())
     return {name for name, above in ancestors.items() if name in above}
+
+
+def _folded(name: TableName) -> TableName:
+    return name[0].lower(), name[1].lower()
 
 
 def _is_plain(name: str) -> bool:

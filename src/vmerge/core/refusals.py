@@ -38,11 +38,23 @@ def refused_event(event_type: int, where: str) -> UnsupportedEvent:
 def refused_statement(gtid: Gtid, word: str) -> UnsupportedEvent:
     """Name a statement by its first word only: its text may hold row values."""
     if word == "ROLLBACK":
+        return refused_end(gtid, word)
+    return UnsupportedEvent(
+        f"transaction {gtid} holds a statement ({word}) where rows are needed",
+        hint=f"{_ROW_FORMAT} The source's binlog has the statement.",
+    )
+
+
+def refused_end(gtid: Gtid, word: str) -> UnsupportedEvent:
+    """Say why rows that end with a statement instead of an engine's commit stop the stream."""
+    if word == "ROLLBACK":
         return UnsupportedEvent(
             f"transaction {gtid} was rolled back in part, and what is left of it cannot be told",
             hint="Do not mix storage engines in one transaction. The source's binlog has it.",
         )
     return UnsupportedEvent(
-        f"transaction {gtid} holds a statement ({word}) where rows are needed",
-        hint=f"{_ROW_FORMAT} The source's binlog has the statement.",
+        f"transaction {gtid} changes rows of a storage engine without transactions; a crash of the source may leave "
+        "them different from what its binlog says",
+        hint="Leave such tables out with `tables` or `exclude`. Or start over from a position behind it, with the "
+        "table turned into InnoDB on the source and its rows copied.",
     )

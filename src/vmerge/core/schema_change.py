@@ -63,6 +63,8 @@ class Change:
 
     tables: tuple[TableName, ...] = ()
     databases: tuple[str, ...] = ()
+    is_drop: bool = False
+    """Whether they are gone afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,7 @@ def _truncate(reader: _Reader) -> Change:
 def _drop(reader: _Reader) -> Change:
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         reader.accept("IF", "EXISTS")
-        return Change(databases=(reader.identifier(),))
+        return Change(databases=(reader.identifier(),), is_drop=True)
     if reader.accept("INDEX"):
         reader.identifier()
         reader.expect("ON")
@@ -182,7 +184,7 @@ def _drop(reader: _Reader) -> Change:
     tables = _table_list(reader)
     if not (reader.accept("RESTRICT") or reader.accept("CASCADE")):
         reader.end()
-    return Change(tables)
+    return Change(tables, is_drop=True)
 
 
 def _table_list(reader: _Reader) -> tuple[TableName, ...]:

@@ -108,10 +108,10 @@ class Dump:
         times = integer(committed_at | 1 << 55, 7) + integer(committed_at - 1, 7)
         return self.add(33, b"\0" + SERVER + integer(number, 8) + clock + times + b"\xfc\x22\x01" + integer(90704, 4))
 
-    def query(self, text: str | bytes, *, database: str = "d", status: bytes = b"") -> Dump:
+    def query(self, text: str | bytes, *, database: str = "d", status: bytes = b"", flags: int = 0) -> Dump:
         statement = text.encode() if isinstance(text, str) else text
         head = integer(3, 4) + integer(0, 4) + bytes((len(database),)) + integer(0, 2) + integer(len(status), 2)
-        return self.add(2, head + status + database.encode() + b"\0" + statement)
+        return self.add(2, head + status + database.encode() + b"\0" + statement, flags=flags)
 
     def begin(self) -> Dump:
         return self.query("BEGIN")

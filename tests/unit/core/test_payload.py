@@ -52,12 +52,16 @@ def test_xa_and_statements_inside() -> None:
         dump.query("XA START X'61',X'',1").table_map().rows(A).query("XA END X'61',X'',1").xa_prepare(b"a")
     dump.gtid(2).query("XA COMMIT X'61',X'',1").gtid(3)
     with dump.payload():
-        dump.begin().table_map().rows(B).query("COMMIT")
+        dump.begin().table_map().rows(B).xid()
     assert summary(dump.decode()) == [(2, [("WRITE", "t", A)]), (3, [("WRITE", "t", B)])]
     dump = Dump().gtid(1)
     with dump.payload():
         dump.query("DROP TABLE t")
     assert isinstance(dump.decode()[0], SchemaChange)
+    dump = Dump().gtid(1)
+    with dump.payload():
+        dump.begin().query("COMMIT")
+    assert summary(dump.decode()) == [(1, [])]
 
 
 def test_statement_format_inside_is_refused() -> None:

@@ -6,6 +6,7 @@ classed once, in ``mysql/faults.py``) or message texts. Used by every zone.
 
     VmergeError
     ├── ConfigError              2  a workflow file or option is wrong; nothing was contacted
+    │   └── FilterRefused           a row filter that cannot be read, or not decided exactly as MySQL would
     ├── PreflightError           3  servers, accounts or schemas do not fit; nothing was changed
     │   └── ServersUnreachable      transient: servers do not answer; the stream is entered once they do
     ├── ConflictUnresolved       4  a key stayed held by another stream longer than allowed
@@ -79,6 +80,10 @@ class ConfigError(VmergeError):
 
     exit_code = 2
     default_hint = "Correct the file and run `vmerge check FILE` again."
+
+
+class FilterRefused(ConfigError):
+    """A row filter that cannot be read, or whose outcome is not sure to be MySQL's. The hint says what to write."""
 
 
 class PreflightError(VmergeError):

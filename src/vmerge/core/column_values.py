@@ -2,8 +2,8 @@
 
 Knows: how numbers, texts and times are stored in a row image. Never knows: tables, filters, or how a value is written
 in SQL. Used by ``core/predicate_binding.py``.
-Source: Field_*::pack in MySQL's sql/field.cc; decimal2bin in strings/decimal.cc; my_datetime_packed_to_binary and
-my_timestamp_to_binary in sql-common/my_time.cc.
+Source: Field_*::pack in MySQL's sql/field.cc; my_datetime_packed_to_binary and my_timestamp_to_binary in
+sql-common/my_time.cc.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from vmerge.core.column_types import ColumnShape, ColumnType
+from vmerge.core.column_types import ColumnShape, ColumnType, fixed_length, length_bytes
+from vmerge.core.value_literals import decimal_digits
 
 WIDTHS = {
     ColumnType.TINY: 1,
@@ -29,7 +30,6 @@ CHARACTERS = frozenset({ColumnType.STRING, ColumnType.VARCHAR, ColumnType.VAR_ST
 ZERO_TIMESTAMP = -(10**18)
 """0000-00-00 00:00:00, which is before every other time."""
 
-_DIGITS_TO_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 _FRACTION_BITS = 24
 
 
@@ -52,51 +52,18 @@ def _read_year(data: bytes) -> int:
 
 
 def decimal_reader(shape: ColumnShape) -> Callable[[bytes], Decimal]:
-    """Return what reads a DECIMAL.
-
-    Nine digits stand in four bytes, fewer in as few as they need: the rest of the whole part in front, that of the
-    fraction behind. The sign is the first bit, inverted; a negative number has all its bits inverted.
-    """
+    """Return what reads a DECIMAL."""
     precision, scale = shape.metadata
-    whole, fraction = divmod(precision - scale, 9), divmod(scale, 9)
-    pieces = [whole[1], *[9] * whole[0], *[9] * fraction[0], fraction[1]]
-
-    def read(data: bytes) -> Decimal:
-        is_negative = not data[0] & 0x80
-        bits = int.from_bytes(data, "big") ^ (0x80 << 8 * (len(data) - 1))
-        if is_negative:
-            bits ^= (1 << 8 * len(data)) - 1
-        plain = bits.to_bytes(len(data), "big")
-        number = offset = 0
-        for digits in pieces:
-            size = _DIGITS_TO_BYTES[digits]
-            number = number * 10**digits + int.from_bytes(plain[offset : offset + size], "big")
-            offset += size
-        return Decimal((int(is_negative and number > 0), tuple(map(int, str(number))), -scale))
-
-    return read
+    return lambda data: Decimal(decimal_digits(data, precision, scale).decode("ascii"))
 
 
 def bytes_reader(shape: ColumnShape, *, is_text: bool) -> Callable[[bytes], bytes]:
     """Return what reads a text or bytes: without the length in front; BINARY with the zeros that are not stored."""
-    width = _length_bytes(shape)
+    width = length_bytes(shape)
     if shape.type is ColumnType.STRING and not is_text:
-        size = _fixed_length(shape)
+        size = fixed_length(shape.metadata)
         return lambda data: data[width:].ljust(size, b"\0")
     return lambda data: data[width:]
-
-
-def _length_bytes(shape: ColumnShape) -> int:
-    match shape.type:
-        case ColumnType.STRING:
-            return 1 if _fixed_length(shape) < 256 else 2
-        case ColumnType.BLOB:
-            return shape.metadata[0]
-    return 1 if int.from_bytes(shape.metadata, "little") < 256 else 2
-
-
-def _fixed_length(shape: ColumnShape) -> int:
-    return (((shape.metadata[0] << 4) & 0x300) ^ 0x300) | shape.metadata[1]
 
 
 def read_index(data: bytes) -> int:

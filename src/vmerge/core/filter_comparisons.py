@@ -24,7 +24,6 @@ from vmerge.core.filter_values import (
     Fraction,
     Moment,
     Octets,
-    Slices,
     TextLiteral,
     Value,
     Whole,
@@ -34,12 +33,13 @@ from vmerge.core.filter_values import (
     refused,
 )
 from vmerge.core.predicate import ComparisonOperator, Expression
+from vmerge.core.rowimage import Slices
 
 _EQUALITIES = frozenset({ComparisonOperator.EQUAL, ComparisonOperator.UNEQUAL, ComparisonOperator.SAME})
 
 _PACK = {Clock.DATE: pack_date, Clock.DATETIME: pack_datetime, Clock.TIMESTAMP: pack_timestamp}
-_TIME = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d{1,6})?)?", re.ASCII)
-_DATE_LENGTH, _FULL_LENGTH = len("2024-12-31"), len("2024-12-31 23:59:59.123456")
+_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?", re.ASCII)
+_DATE_LENGTH = len("2024-12-31")
 _TIMESTAMPS = datetime(1970, 1, 1, 0, 0, 1), datetime(2038, 1, 19, 3, 14, 7, 999_999)
 
 
@@ -103,10 +103,13 @@ def _year_pair(part: Expression, year: Year, other: Value) -> tuple[Evaluate, Ev
 def _packed(part: Expression, clock: Clock, text: str) -> int:
     form = "'2024-12-31'" if clock is Clock.DATE else "'2024-12-31 23:59:59.123456' (a TIMESTAMP in UTC)"
     hint = f"Write it as {form}, with a day that exists."
-    if _TIME.fullmatch(text) is None or (clock is Clock.DATE and len(text) > _DATE_LENGTH):
+    match = _TIME.fullmatch(text)
+    if match is None or (clock is Clock.DATE and len(text) > _DATE_LENGTH):
         raise refused(part, f"'{text}' is not in the form that is read for a {clock.value}", hint)
+    year, month, day, hour, minute, second = map(int, match.groups("0")[:6])
+    microsecond = int((match[7] or "").ljust(6, "0"))
     try:
-        at = datetime.fromisoformat(text if "." not in text else text.ljust(_FULL_LENGTH, "0"))
+        at = datetime(year, month, day, hour, minute, second, microsecond)
     except ValueError as error:
         raise refused(part, f"'{text}' does not exist", hint) from error
     if clock is Clock.TIMESTAMP and not datetime(1970, 1, 1, 0, 0, 1) <= at < datetime(2038, 1, 19, 3, 14, 8):

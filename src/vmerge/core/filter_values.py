@@ -6,7 +6,7 @@ Knows: types, and what each column and literal is. Never knows: how two values a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
@@ -36,10 +36,8 @@ from vmerge.core.predicate import (
     Truth,
     to_sql,
 )
+from vmerge.core.rowimage import Slices
 from vmerge.errors import FilterRefused
-
-Slices = Sequence[bytes | None]
-"""The columns of one row as they stand in its image; None for NULL."""
 
 Evaluate = Callable[[Slices], Any]
 """What a part of a condition gives for a row; None for NULL."""

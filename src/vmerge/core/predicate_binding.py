@@ -20,7 +20,6 @@ from vmerge.core.filter_values import (
     UNSIGNED,
     Absent,
     Evaluate,
-    Slices,
     Value,
     Whole,
     column_value,
@@ -45,6 +44,7 @@ from vmerge.core.predicate import (
     Predicate,
     State,
 )
+from vmerge.core.rowimage import Slices
 
 _Pairwise = Callable[[Any, Any], Any]
 

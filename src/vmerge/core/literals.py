@@ -30,10 +30,11 @@ from typing import NamedTuple, NoReturn
 
 from vmerge.core.column_types import ColumnShape, ColumnType, column_shapes, fixed_length, length_bytes
 from vmerge.core.events import TableMap
+from vmerge.core.json_literals import json_literal
 from vmerge.core.rowimage import ImageCutter, Slices
 from vmerge.core.schema import Column
 from vmerge.core.value_literals import TEXT_TYPES, Literal, text_literal, value_literal
-from vmerge.errors import CorruptEvent, SourceError, UnsupportedEvent
+from vmerge.errors import SourceError, UnsupportedEvent
 
 SQL_MODE = "STRICT_ALL_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO"
 """For the target's session."""
@@ -62,7 +63,7 @@ class RowLiterals:
         for index, (shape, column) in enumerate(zip(shapes, columns, strict=True)):
             try:
                 forms.append(_forms(shape, _unsigned(table, index), _charset(table, index, charsets), column))
-            except (UnsupportedEvent, CorruptEvent) as error:
+            except SourceError as error:
                 raise self._named(error, index) from error
         self._literals = tuple(form.literal for form in forms)
         self._matches = tuple(form.match for form in forms)
@@ -79,7 +80,7 @@ class RowLiterals:
         try:
             pairs = zip(self._literals, slices, strict=True)
             return tuple([b"NULL" if value is None else write(value) for write, value in pairs])
-        except UnsupportedEvent:
+        except SourceError:
             self._blame(self._literals, slices)
 
     def match(self, slices: Slices, columns: Sequence[int]) -> bytes:
@@ -99,7 +100,7 @@ class RowLiterals:
             return b" AND ".join(
                 [self._nulls[index] if (value := slices[index]) is None else writers[index](value) for index in columns]
             )
-        except UnsupportedEvent:
+        except SourceError:
             self._blame(writers, slices)
 
     def _blame(self, writers: Sequence[Literal], slices: Slices) -> NoReturn:
@@ -108,7 +109,7 @@ class RowLiterals:
             try:
                 if value is not None:
                     write(value)
-            except UnsupportedEvent as error:
+            except SourceError as error:
                 raise self._named(error, index) from error
         raise AssertionError("a value that could not be written can be now")
 
@@ -128,8 +129,11 @@ class _Forms(NamedTuple):
 
 
 def _forms(shape: ColumnShape, unsigned: bool | None, charset: str | None, column: Column) -> _Forms:
-    literal = value_literal(shape, unsigned, charset)
     name = _quoted(column.name)
+    if shape.type is ColumnType.JSON:
+        literal = json_literal(length_bytes(shape))
+        return _Forms(literal, _equal(name, literal), _same_document(name, literal))
+    literal = value_literal(shape, unsigned, charset)
     equal = _equal(name, literal)
     match shape.type:
         case ColumnType.FLOAT | ColumnType.DOUBLE:
@@ -170,6 +174,17 @@ def _same_text(name: bytes, literal: Literal, shape: ColumnShape, ours: str | No
         return lambda value: head + write(value)
     tail = b" USING " + theirs.encode("ascii") + b") AS BINARY)"
     return lambda value: head + b"CAST(CONVERT(" + literal(value) + tail
+
+
+def _same_document(name: bytes, literal: Literal) -> Literal:
+    """Documents are equal also when 1 stands for 1.0, which their texts tell apart."""
+    heads = name + b" = ", b" AND CAST(" + name + b" AS CHAR) COLLATE utf8mb4_bin = CAST("
+
+    def same(value: bytes) -> bytes:
+        document = literal(value)
+        return heads[0] + document + heads[1] + document + b" AS CHAR)"
+
+    return same
 
 
 def _padded(shape: ColumnShape) -> Literal:

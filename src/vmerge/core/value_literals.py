@@ -27,7 +27,7 @@ the column.
 """
 
 _INTEGERS = frozenset({ColumnType.TINY, ColumnType.SHORT, ColumnType.INT24, ColumnType.LONG, ColumnType.LONGLONG})
-_MOST_DIGITS = 65
+MOST_DECIMAL_DIGITS = 65
 TEXT_TYPES = frozenset({ColumnType.STRING, ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.BLOB})
 """Text or bytes, as their collation says."""
 _MOST_FRACTION = 6
@@ -85,13 +85,19 @@ def _double(value: bytes) -> bytes:
 
 
 def approximate(value: float) -> bytes:
-    """Return a number with 17 significant digits, which name one double, and an exponent, which keeps the sign of -0.
+    """Return the shortest digits that name this double, with an exponent: without one, -0 would lose its sign.
 
     A FLOAT is a double, too, and converts back to the same FLOAT.
     """
+    text = b"%a" % finite(value)
+    return text if b"e" in text else text + b"e0"
+
+
+def finite(value: float) -> float:
+    """Return the number; no column takes one that is not finite."""
     if value - value != 0:
         raise UnsupportedEvent("a number that is not finite")
-    return b"%.16e" % value
+    return value
 
 
 def _year(value: bytes) -> bytes:
@@ -105,7 +111,7 @@ def _bits(value: bytes) -> bytes:
 
 def _decimal(metadata: bytes) -> Literal:
     precision, scale = metadata
-    if not 0 < precision <= _MOST_DIGITS or scale > precision:
+    if not 0 < precision <= MOST_DECIMAL_DIGITS or scale > precision:
         raise CorruptEvent(f"a DECIMAL of {precision} digits, {scale} of them behind the point")
     return lambda value: decimal_digits(value, precision, scale)
 
@@ -239,19 +245,23 @@ def _time(metadata: bytes) -> Literal:
     """The whole value is one number, fraction and all, so a negative one is the complement of both parts."""
     digits = _fraction_digits(metadata)
     width = (digits + 1) // 2
-    mask = (1 << 8 * width) - 1
+    zero = _TIME_OFFSET << 8 * width
 
     def literal(value: bytes) -> bytes:
-        number = int.from_bytes(value, "big") - (_TIME_OFFSET << 8 * width)
-        packed = abs(number) >> 8 * width
-        hour = packed >> 12
-        if hour > _MOST_HOURS:
-            raise UnsupportedEvent(f"a TIME of {hour} hours")
-        fraction = _fraction((abs(number) & mask).to_bytes(width, "big"), digits)
-        clock = clock_text(hour, packed >> 6 & 63, packed & 63, fraction, digits)
-        return b"'-%s'" % clock if number < 0 else b"'%s'" % clock
+        number = int.from_bytes(value, "big") - zero
+        packed, rest = divmod(abs(number), 1 << 8 * width)
+        return b"'%s'" % time_text(number < 0, packed, _fraction(rest.to_bytes(width, "big"), digits), digits)
 
     return literal
+
+
+def time_text(negative: bool, packed: int, fraction: int, digits: int) -> bytes:
+    """Return a span of time, packed into one number as TIME is, as text."""
+    hour = packed >> 12
+    if hour > _MOST_HOURS:
+        raise UnsupportedEvent(f"a TIME of {hour} hours")
+    clock = clock_text(hour, packed >> 6 & 63, packed & 63, fraction, digits)
+    return b"-" + clock if negative else clock
 
 
 # Text and bytes

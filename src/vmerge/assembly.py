@@ -88,6 +88,7 @@ class StreamParts:
     source: DumpSource
     target: MySqlTarget
     witness: Witness
+    plan: Plan
 
     def interrupt_source(self) -> None:
         """Break a read that hangs, of the binlog or for evidence."""
@@ -196,7 +197,7 @@ class WorkflowAssembly:
             after_conflict=after_conflict,
             duplicates=workflow.true_duplicates.rules,
         )
-        return StreamParts(player, source, target, witness)
+        return StreamParts(player, source, target, witness, plan)
 
     def quarantine_orders(self) -> QuarantineOrders:
         """Return what operators do about rows in quarantine. Any thread may call."""

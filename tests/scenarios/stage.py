@@ -7,6 +7,7 @@ the format.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,9 @@ class WholeSource:
     def read(self) -> Sequence[SourceItem]:
         head = _executed(self._shard)
         items = list(self._source.read())
-        while not self._advance(items).includes(head):
-            items += self._source.read()
+        with suppress(VmergeError):  # the source says so again, once what came before it is done
+            while not self._advance(items).includes(head) and Heartbeat() not in items:  # prepared ones may stay open
+                items += self._source.read()
         self._position = self._advance(items)
         return items
 
@@ -114,7 +116,7 @@ class Stage:
 
     def open(self, story: dict[str, Any]) -> None:
         """Make the players as the product does, and open them."""
-        self.file.write_text(_workflow_text(self.shards, self.target, self.database))
+        self.file.write_text(_workflow_text(self.shards, self.target, self.database, story.get("workflow", {})))
         workflow = load_workflow(self.file, {"STORY_PASSWORD": "story"})
         assembly = WorkflowAssembly(workflow, clock=SystemClock())
         claims = {name: assembly.claim(name) for name in self.shards}
@@ -133,7 +135,7 @@ class Stage:
                 self.board,
                 limits=Limits(100, timeout, ask_after_seconds=ASK_AFTER_SECONDS),
                 clock=SystemClock(),
-                concerns=lambda _: True,
+                concerns=parts.plan.concerns,
                 reach=Reach(transactions=story.get("reach", USUAL_REACH.transactions)),
                 duplicates=DuplicateRules(policy),
             )
@@ -252,7 +254,7 @@ class Stage:
             self.finish()
 
 
-def _workflow_text(stage_servers: dict[str, Server], target: Server, database: str) -> str:
+def _workflow_text(stage_servers: dict[str, Server], target: Server, database: str, more: dict[str, Any]) -> str:
     def server(one: Server) -> dict[str, Any]:
         account = {"user": "story", "password_env": "STORY_PASSWORD"}
         # Reading the system's certificates takes longer than all the rest of a story.
@@ -263,4 +265,4 @@ def _workflow_text(stage_servers: dict[str, Server], target: Server, database: s
         for name, shard in stage_servers.items()
     }
     control = {"control_database": f"{database}_control"}
-    return yaml.safe_dump({"workflow": "story", "target": {**server(target), **control}, "streams": streams})
+    return yaml.safe_dump({"workflow": "story", "target": {**server(target), **control}, "streams": streams, **more})

@@ -7,6 +7,7 @@ A story is a folder with a ``story.yaml``:
     schema     SQL run in the database of every server
     only       more SQL for some servers, such as ``{target: SQL}``, run behind it
     settings   global variables of some servers while it is played, such as ``{a: {binlog_row_metadata: FULL}}``
+    workflow   more keys of the workflow file, such as ``{tables: ["*.u"]}``
     shards     how many: 2 unless said, called a, b and c
     steps      what happens, in real order, each in a session of its own. ``- a: SQL`` is one transaction on shard a,
                ``- at a: SQL`` is run on shard a as it stands, ``- target: SQL`` runs there; ``- all: SQL`` is one

@@ -122,7 +122,7 @@ class DumpSource:
             CorruptEvent, UnsupportedEvent: see ``BinlogDecoder.decode``.
             SpoolFailed: a large transaction finds no room.
         """
-        return self._decode(self._receive())
+        return self._decode(self._receive() if self._failure is None else b"")
 
     def poll(self) -> list[SourceItem]:
         """Return what has arrived already; never blocks. Raises as ``read`` does."""

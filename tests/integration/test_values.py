@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from random import Random
 from typing import Any
 
 import pytest
 from pymysql.connections import Connection
+from tests.conftest import StartServer
 from tests.integration.applying import Carrier, joined, transactions
-from tests.integration.reading import endpoint, executed, read_behind
+from tests.integration.random_values import RANDOM
+from tests.integration.reading import Change, endpoint, executed, read_behind, run
 from tests.integration.values import FILES, TAKES_EVERYTHING, TYPED, HardTable, read_columns
 
+from vmerge.core.column_types import ColumnType, column_shapes
 from vmerge.core.events import RowsEvent, RowsKind, TableMap, Transaction
 from vmerge.core.literals import LENIENT_HINT, SQL_MODE, RowLiterals
-from vmerge.core.rowimage import Slices
+from vmerge.core.position import GtidSet
+from vmerge.core.rowimage import ImageCutter, Slices
 from vmerge.core.schema import TableSchema
 from vmerge.lab.servers import Server
 from vmerge.mysql.connect import connect
@@ -35,7 +41,7 @@ class Writer:
         query = "SELECT id, character_set_name FROM information_schema.collations"
         self._charsets = {int(number): str(charset) for number, charset in target.query(query)}
         self._literals: dict[TableMap, RowLiterals] = {}
-        self.database = database
+        self._place = database.encode()
 
     def literals(self, table: TableMap) -> RowLiterals:
         """Those of a table map."""
@@ -59,7 +65,7 @@ class Writer:
     def _statements(self, event: RowsEvent) -> Iterator[bytes]:
         table, literals = event.shape.table, self.literals(event.shape.table)
         schema = self._schemas[table.table]
-        name = f"`{self.database}`.`{table.table}`".encode()
+        name = b"`%s`.`%s`" % (self._place, table.table.encode())
         rows = literals.cut(event.images)
         for row in rows:
             hint = LENIENT_HINT if literals.is_lenient(row) else b""
@@ -80,6 +86,20 @@ class Writer:
         """The key by its index, and every column by its bytes."""
         key = literals.match(row, schema.primary_key_positions or range(len(row)))
         return key + b" AND " + literals.same(row, range(len(row)))
+
+    def find(self, condition: bytes) -> set[int]:
+        """The numbers of the rows that a condition finds."""
+        return {int(number) for (number,) in self._query(b"SELECT id FROM `%s`.keyed WHERE " % self._place + condition)}
+
+    def possible_keys(self, condition: bytes) -> str:
+        """The indexes that serve a condition."""
+        (plan,) = self._query(b"EXPLAIN FORMAT=TRADITIONAL SELECT id FROM `%s`.keyed WHERE " % self._place + condition)
+        return str(plan[5])
+
+    def _query(self, statement: bytes) -> Sequence[tuple[Any, ...]]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
 
     def close(self) -> None:
         """Close the connection."""
@@ -108,19 +128,138 @@ def test_hard_values(shard_a: Server, target: Server, database: str, metadata: s
     for server, name in ((shard_a, database), (target, f"{database}_merged"), (target, written)):
         server.execute_script(f"CREATE DATABASE {name}; USE {name}; {script}")
     shard_a.execute_script(TYPED, database)
-    carrier, writer = Carrier(shard_a, target, database), Writer(target, written)
-    try:
-        for statements in (
-            [statement for table in tables for statement in table.inserts()],
-            [statement for table in tables for statement in table.updates()],
-            [f"DELETE FROM {table.name}" for table in tables],
-        ):
+    inserts = [statement for table in tables for statement in table.inserts()]
+    updates = [statement for table in tables for statement in table.updates()]
+    deletes = [f"DELETE FROM {table.name}" for table in tables]
+    with closing(Carrier(shard_a, target, database)) as carrier, closing(Writer(target, written)) as writer:
+        for statements in (inserts, updates, deletes):
             batch = carrier.change_source(TAKES_EVERYTHING, *statements)
             assert batch
-            for applier, name in ((carrier, f"{database}_merged"), (writer, written)):
-                start = executed(target)
-                applier.apply(batch)
-                assert joined(transactions(read_behind(target, start, name))) == joined(batch)
-    finally:
-        carrier.close()
-        writer.close()
+            assert applied(carrier, batch, target, f"{database}_merged") == joined(batch)
+            assert applied(writer, batch, target, written) == joined(batch)
+
+
+def applied(applier: Carrier | Writer, batch: Sequence[Transaction], target: Server, name: str) -> list[Change]:
+    """Apply a batch; what the target's own binlog has of it."""
+    start = executed(target)
+    applier.apply(batch)
+    return joined(transactions(read_behind(target, start, name)))
+
+
+NO_KEY = frozenset({ColumnType.BLOB, ColumnType.JSON, ColumnType.GEOMETRY, ColumnType.VECTOR})
+"""Types that no key of a whole value can hold."""
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_conditions_tell_values_apart(target: Server, database: str, file: str) -> None:
+    """The condition for a value's bytes finds all rows that have them and no other; the one for keys uses the index."""
+    table = HardTable("keyed", read_columns(file), has_key=True)
+    target.execute_script(f"CREATE DATABASE {database}; USE {database}; {table.definition}")
+    target.execute_script(TYPED, database)
+    start = executed(target)
+    run(target, TAKES_EVERYTHING, *table.inserts(), database=database)
+    (table_map, *_), rows = read_rows(target, start, database)
+    shapes = column_shapes(table_map.types, table_map.metadata) or ()
+    keyed = [at for at, shape in enumerate(shapes) if at and shape.type not in NO_KEY]
+    if keyed:
+        target.query(f"ALTER TABLE {database}.keyed {', '.join(f'ADD KEY k{at} (c{at - 1})' for at in keyed)}")
+    with closing(Writer(target, database)) as writer:
+        literals = writer.literals(table_map)
+        for at in range(1, len(shapes)):
+            for row in rows:
+                same, match = literals.same(row, [at]), literals.match(row, [at])
+                equals = {number for number, other in enumerate(rows) if other[at] == row[at]}
+                assert writer.find(same) == equals, same
+                assert writer.find(match) >= equals, match
+                assert at not in keyed or writer.possible_keys(match) == f"k{at}", match
+
+
+def read_rows(server: Server, start: GtidSet, database: str) -> tuple[list[TableMap], list[Slices]]:
+    """What was inserted behind a position: table maps, and the rows in columns."""
+    events = [event for item in transactions(read_behind(server, start, database)) for event in item.rows]
+    rows = [row for event in events for row in ImageCutter(event.shape.table, ()).slices(event.images)]
+    return [event.shape.table for event in events], rows
+
+
+@pytest.mark.parametrize("rows", [400, pytest.param(40_000, marks=pytest.mark.long)])
+def test_random_values_come_back(target: Server, database: str, rows: int) -> None:
+    """Random bytes of each type, written as literals, are in the target's own binlog as they were."""
+    columns = ", ".join(f"c{number} {kind}" for number, (kind, _) in enumerate(RANDOM))
+    target.execute_script(f"CREATE DATABASE {database}; USE {database}; CREATE TABLE keyed (id INT, {columns})")
+    start = executed(target)
+    run(target, "INSERT INTO keyed (id) VALUES (0)", database=database)
+    (table_map,), _ = read_rows(target, start, database)
+    draw = Random(4)
+    expected = [(draw.randbytes(4), *(make(draw) for _, make in RANDOM)) for _ in range(rows)]
+    start = executed(target)
+    with closing(Writer(target, database)) as writer:
+        literals = writer.literals(table_map)
+        for at in range(0, rows, 200):
+            values = [b"(%s)" % b", ".join(literals.assign(row)) for row in expected[at : at + 200]]
+            assert writer.send(b"INSERT INTO `%s`.keyed VALUES " % database.encode() + b", ".join(values)) == len(
+                values
+            )
+    _, found = read_rows(target, start, database)
+    assert found == expected
+
+
+def test_a_document_changed_in_place(shard_a: Server, target: Server, database: str) -> None:
+    """The room that an update in place leaves in a document is carried by events only, the document itself by both."""
+    written = f"{database}_written"
+    table = "CREATE TABLE keyed (id INT PRIMARY KEY, c0 JSON)"
+    for server, name in ((shard_a, database), (target, f"{database}_merged"), (target, written)):
+        server.execute_script(f"CREATE DATABASE {name}; USE {name}; {table}")
+    insert = """INSERT INTO keyed VALUES (1, '{"a": "xxxxxxxxxxxxxxxxxxxx", "b": [1, 2, 3]}')"""
+    updates = ["c0 = JSON_SET(c0, '$.a', 'y')", "c0 = JSON_REMOVE(c0, '$.b[0]')", "c0 = JSON_SET(c0, '$.b[1]', X'00')"]
+    with closing(Carrier(shard_a, target, database)) as carrier, closing(Writer(target, written)) as writer:
+        for statement in (insert, *(f"UPDATE keyed SET {update}" for update in updates)):
+            batch = carrier.change_source(statement)
+            assert applied(carrier, batch, target, f"{database}_merged") == joined(batch)
+            start = executed(target)
+            writer.apply(batch)
+            (sent,), (arrived,) = (
+                [e for item in items for e in item.rows]
+                for items in (batch, transactions(read_behind(target, start, written)))
+            )
+            literals = writer.literals(sent.shape.table)
+            assert [literals.assign(row) for row in literals.cut(arrived.images)] == [
+                literals.assign(row) for row in literals.cut(sent.images)
+            ]
+
+
+def test_wide_rows(shard_a: Server, target: Server, database: str) -> None:
+    """Rows of 1,017 columns, as many as InnoDB takes, are written, changed and deleted, with NULLs anywhere."""
+    names = [f"c{number}" for number in range(1016)]
+    table = f"CREATE TABLE keyed (id INT PRIMARY KEY, {', '.join(f'{name} TINYINT' for name in names)})"
+    for server, name in ((shard_a, database), (target, f"{database}_merged")):
+        server.execute_script(f"CREATE DATABASE {name}; USE {name}; {table}")
+    values = [
+        ", ".join("NULL" if number % divisor == 0 else "-1" for number in range(1016)) for divisor in (2, 7, 1017)
+    ]
+    inserts = [f"INSERT INTO keyed VALUES ({number}, {row})" for number, row in enumerate(values)]
+    carry_written(shard_a, target, database, [*inserts, "UPDATE keyed SET c1015 = 5, c0 = NULL", "DELETE FROM keyed"])
+
+
+@pytest.mark.long
+def test_rows_of_100_mebibytes(start_server: StartServer, database: str) -> None:
+    """The largest rows arrive when max_allowed_packet has twice their bytes."""
+    source, target = (start_server(options={"max-allowed-packet": "512M"}) for _ in range(2))
+    table = "CREATE TABLE keyed (id INT PRIMARY KEY, b LONGBLOB, j JSON)"
+    for server, name in ((source, database), (target, f"{database}_merged")):
+        server.execute_script(f"CREATE DATABASE {name}; USE {name}; {table}")
+    statements = [
+        "INSERT INTO keyed VALUES (1, REPEAT(X'00FF275C', 26214400), NULL)",
+        "INSERT INTO keyed VALUES (2, NULL, JSON_ARRAY(REPEAT('x', 33554432), 1, X'00'))",
+        "UPDATE keyed SET b = NULL, j = NULL",
+        "DELETE FROM keyed",
+    ]
+    carry_written(source, target, database, statements)
+
+
+def carry_written(source: Server, target: Server, database: str, statements: Sequence[str]) -> None:
+    """Run statements at the source, write what they did; both binlogs have the same rows."""
+    start = executed(source)
+    run(source, *statements, database=database)
+    batch = transactions(read_behind(source, start, database))
+    with closing(Writer(target, f"{database}_merged")) as writer:
+        assert applied(writer, batch, target, f"{database}_merged") == joined(batch)

@@ -155,13 +155,14 @@ def _equal(left: bytes, literal: Literal) -> Literal:
 
 
 def _same_number(name: bytes, literal: Literal) -> Literal:
-    """Zero has a sign, which only its text tells."""
+    """Zero has a sign, which only its text tells; a server that knows the column to be 0 would look at the 0's text."""
     head = name + b" = "
-    signs = (b" AND CAST(" + name + b" AS CHAR) NOT LIKE '-%'", b" AND CAST(" + name + b" AS CHAR) LIKE '-%'")
+    zero = b"ABS(" + name + b") = 0 AND CAST(" + name + b" AS CHAR) "
+    signs = (zero + b"NOT LIKE '-%'", zero + b"LIKE '-%'")
 
     def same(value: bytes) -> bytes:
-        condition = head + literal(value)
-        return condition if any(value[:-1]) or value[-1] & 0x7F else condition + signs[value[-1] >> 7]
+        is_zero = not any(value[:-1]) and not value[-1] & 0x7F
+        return signs[value[-1] >> 7] if is_zero else head + literal(value)
 
     return same
 

@@ -31,7 +31,7 @@ from vmerge.memory import spare_collector
 from vmerge.mysql.preflight import examine, require
 from vmerge.progress import ProgressLine
 from vmerge.quarantine_desk import quarantine_page, quarantine_table
-from vmerge.showing import log_text, show_text
+from vmerge.showing import LogTail, log_text, show_text
 from vmerge.status import Snapshot, status_line, status_table, workflow_snapshot
 from vmerge.stopping import StopToken, SystemClock
 
@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 REFRESH_SECONDS = 1.0
+FOLLOWED_ENTRIES = 200
+"""Read at a time: streams write some entries a second at most, and count what is more."""
 START_TIMEOUT_SECONDS = 20.0
 EXIT_TIMEOUT_SECONDS = 10.0
 INTERRUPTED = 130
@@ -430,12 +432,24 @@ def show(workflow: str, stream: str | None, as_json: bool, state_folder: Path) -
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=LOG_ENTRIES, show_default=True, help="How many entries."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.option("--follow", is_flag=True, help="Then go on with new entries until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON; with --follow one entry a line.")
 @_state_folder_option()
-def log(workflow: str, stream: str | None, limit: int, as_json: bool, state_folder: Path) -> None:
+def log(workflow: str, stream: str | None, limit: int, follow: bool, as_json: bool, state_folder: Path) -> None:
     """Show the last entries of a WORKFLOW's log, or one STREAM's: states, conflicts and how they ended."""
-    snapshot = ControlClient(state_folder).log(workflow, _one_or_all(stream), limit)
-    click.echo(json.dumps(snapshot, indent=2) if as_json else log_text(snapshot["entries"]))
+    client, streams = ControlClient(state_folder), _one_or_all(stream)
+    snapshot = client.log(workflow, streams, limit)
+    if not follow:
+        click.echo(json.dumps(snapshot, indent=2) if as_json else log_text(snapshot["entries"]))
+        return
+    tail, stop = LogTail(), StopToken()
+    with stop_signals(stop.set):
+        while True:
+            for entry in tail.news(snapshot["entries"]):
+                click.echo(json.dumps(entry) if as_json else log_text([entry]))
+            if stop.wait(REFRESH_SECONDS):
+                return
+            snapshot = client.log(workflow, streams, FOLLOWED_ENTRIES)
 
 
 @main.group(cls=_Group)

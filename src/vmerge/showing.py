@@ -229,6 +229,26 @@ def graph_lines(graph: Mapping[str, Any]) -> list[str]:
     return lines + [f"In a cycle: {', '.join(cycle)}" for cycle in graph["cycles"]]
 
 
+class LogTail:
+    """Finds what is new in a log that is read again and again, its last entries each time. Owner: one thread.
+
+    Streams write side by side, so an entry may appear behind one with a greater number. What was there in the first
+    reading is told, and what is older than that never is.
+    """
+
+    def __init__(self) -> None:
+        self._seen: frozenset[int] | None = None
+        self._first = 0
+
+    def news(self, entries: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return the entries that no earlier reading had, in their order."""
+        seen = self._seen or frozenset()
+        if self._seen is None:
+            self._first = min((entry["id"] for entry in entries), default=0)
+        self._seen = frozenset(entry["id"] for entry in entries)
+        return [entry for entry in entries if entry["id"] not in seen and entry["id"] >= self._first]
+
+
 def log_text(entries: Sequence[Mapping[str, Any]]) -> str:
     """Lay entries of the log out for a terminal, the oldest first."""
     lines = [

@@ -174,6 +174,30 @@ def test_watch_ends_on_ctrl_c(site: Site) -> None:
         assert watch.errors == ""
 
 
+def test_follow_the_log(site: Site) -> None:
+    """``log --follow`` tells each entry once, those to come too, and ends on SIGINT without a word."""
+    with running(site):
+        pause(site, "a")
+        with site.spawn("log", site.workflow, "--follow", "--json") as follower:
+            wait_until(lambda: "stopped" in follower.output, "what was there is told")
+            pause(site, "b")
+            pause(site, "a")
+            everything = site.client.log(site.workflow, None)["entries"]
+            wait_until(lambda: follower.output.count("\n") >= len(everything), "what came is told")
+            os.kill(follower.pid, signal.SIGINT)
+            assert follower.wait(5) == 0
+            assert follower.errors == ""
+            assert [json.loads(line) for line in follower.output.splitlines()] == everything
+    assert {(entry["stream"], entry["kind"]) for entry in everything} >= {("a", "stopped"), ("b", "stopped")}
+
+
+def pause(site: Site, stream: str) -> None:
+    """Stop a stream and start it again."""
+    site.client.stop(site.workflow, [stream])
+    site.client.start(site.workflow, [stream], None)
+    site.wait_for(stream, is_at_head=True)
+
+
 def test_closed_output(site: Site) -> None:
     """A reader that has seen enough (``| head``) ends the command without a traceback."""
     with running(site):

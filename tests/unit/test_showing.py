@@ -14,7 +14,7 @@ from vmerge.core.log_entry import StoredEntry
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState
 from vmerge.core.verdict import Permanent, Proof, Transient
-from vmerge.showing import evidence_of_log, lacks_evidence, log_text, show_snapshot, show_text
+from vmerge.showing import LogTail, evidence_of_log, lacks_evidence, log_text, show_snapshot, show_text
 from vmerge.status import Snapshot
 
 
@@ -90,7 +90,7 @@ def test_a_verdict_is_shown_until_the_stream_starts_again() -> None:
     board.update("a", surrendered=None)
     (stream,) = shown(board, "a")["streams"]
     assert lacks_evidence(stream)
-    entry = StoredEntry("a", "2025-01-31 12:00:00.000000", "verdict", ended.sentence(), ended.facts())
+    entry = StoredEntry(7, "a", "2025-01-31 12:00:00.000000", "verdict", ended.sentence(), ended.facts())
     assert evidence_of_log({**stream, "message": "transaction u:2: something else"}, [entry]) is None
     stream["evidence"] = evidence_of_log(stream, [entry])
     text = show_text({**shown(board), "streams": [stream]})
@@ -103,3 +103,18 @@ def test_nobody_waits() -> None:
     """A workflow without conflicts says so, and a log without entries, too."""
     assert show_text(shown(board_of(a=None))).endswith("Nobody waits.")
     assert log_text([]) == "The log has no entry."
+
+
+def test_a_followed_log_tells_each_entry_once() -> None:
+    """Of a log that is read again and again each entry is told once, also one that appears behind a greater number."""
+    tail = LogTail()
+    readings = [[3, 4], [3, 4, 6], [4, 5, 6], [2, 5, 6, 7]]
+    told = [[entry["id"] for entry in tail.news([{"id": id} for id in reading])] for reading in readings]
+    assert told == [[3, 4], [6], [5], [7]]
+
+
+def test_a_log_that_is_empty_at_first_is_followed() -> None:
+    """Where nothing was there at first, everything that comes is told."""
+    tail = LogTail()
+    assert tail.news([]) == []
+    assert tail.news([{"id": 1}]) == [{"id": 1}]

@@ -33,6 +33,8 @@ class LogEntry:
 class StoredEntry:
     """An entry as it is read back."""
 
+    id: int
+    """Grows with the entries of a workflow, almost in their order: streams write side by side."""
     stream: str
     happened_at: str
     """UTC, such as ``2025-01-31 12:00:00.000000``."""

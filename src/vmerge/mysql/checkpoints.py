@@ -192,8 +192,8 @@ class ControlTables:
 
 
 def _stored_entry(row: tuple[Any, ...]) -> StoredEntry:
-    stream, happened_at, kind, message, facts = row
-    return StoredEntry(stream, happened_at, kind, message, None if facts is None else json.loads(facts))
+    id, stream, happened_at, kind, message, facts = row
+    return StoredEntry(id, stream, happened_at, kind, message, None if facts is None else json.loads(facts))
 
 
 def _stored_stream(row: tuple[Any, ...]) -> StoredStream:

@@ -138,7 +138,7 @@ VALUES (%s, %s, UTC_TIMESTAMP(6) - INTERVAL %s MICROSECOND, %s, %s, %s)
 """An entry that is written some time after it happened."""
 
 READ_LOG = """
-SELECT stream, DATE_FORMAT(happened_at, '%%Y-%%m-%%d %%H:%%i:%%s.%%f'), kind, message, facts
+SELECT id, stream, DATE_FORMAT(happened_at, '%%Y-%%m-%%d %%H:%%i:%%s.%%f'), kind, message, facts
 FROM {control}.log WHERE workflow = %s AND stream IN %s ORDER BY id DESC LIMIT %s
 """
 

@@ -20,6 +20,7 @@ from vmerge.core.filter_values import (
     UNSIGNED,
     Absent,
     Evaluate,
+    Fraction,
     Value,
     Whole,
     column_value,
@@ -150,9 +151,7 @@ class _Binder:
             case Comparison(how, left, right):
                 return _compare(expression, how, self.value(left), self.value(right))
             case OneOf(operand, items):
-                value = self.value(operand)
-                equal = ComparisonOperator.EQUAL
-                return _any([_compare(expression, equal, value, self.value(item)) for item in items])
+                return _one_of(expression, self.value(operand), [self.value(item) for item in items])
             case Between(operand, low, high):
                 return self._between(expression, self.value(operand), self.value(low), self.value(high))
             case Is(operand, State.NULL):
@@ -187,6 +186,26 @@ def _compare(expression: Expression, how: ComparisonOperator, left: Value, right
         return None if ours is None or theirs is None else int(compare(ours, theirs))
 
     return decide
+
+
+def _one_of(expression: OneOf, value: Value, items: Sequence[Value]) -> Evaluate:
+    if any(_is_confused(value, item) for item in items):
+        raise refused(
+            expression,
+            "MySQL confuses numbers of two kinds in IN: whole with decimal ones, negative with those from 2^63 on",
+            "Join comparisons with OR: a = 1 OR a = 0.5.",
+        )
+    return _any([_compare(expression, ComparisonOperator.EQUAL, value, item) for item in items])
+
+
+def _is_confused(value: Value, item: Value) -> bool:
+    """Whether IN may find two numbers equal that are not, or miss equal ones; both were seen on 9.7.4."""
+    if not isinstance(value, Whole):
+        return False
+    if not isinstance(item, Whole):
+        return isinstance(item, Fraction)
+    _, greatest = SIGNED
+    return min(value.low, item.low) < 0 and max(value.high, item.high) > greatest
 
 
 def _is_null(evaluate: Evaluate) -> Evaluate:
@@ -280,13 +299,18 @@ def _compute(expression: Arithmetic, left: Whole, right: Whole) -> Whole:
             low, high = max(min(left.low, 0), -furthest), min(max(left.high, 0), furthest)
             return _number(expression, evaluate, low, high, unsigned=left.unsigned)
         case ArithmeticOperator.DIVIDE:
-            # By 1 or more it does not grow; by less than 0 it changes sides.
-            low, high = min(left.low, 0), max(left.high, 0)
-            if right.low < 0:
-                low, high = min(low, -high), max(high, -low)
-            return _number(expression, evaluate, low, high, unsigned=unsigned)
+            return _number(expression, evaluate, *_quotients(left, right), unsigned=unsigned)
     corners = [compute(ours, theirs) for ours in (left.low, left.high) for theirs in (right.low, right.high)]
     return _number(expression, evaluate, min(corners), max(corners), unsigned=unsigned)
+
+
+def _quotients(left: Whole, right: Whole) -> tuple[int, int]:
+    """Return bounds of what DIV gives; below those of MySQL's numbers for their least one, which it does not give."""
+    least = max(right.low, 1)
+    low, high = -(-min(left.low, 0) // least), max(left.high, 0) // least
+    if right.low < 0:  # it may change sides
+        low, high = min(low, -high), max(high, -low)
+    return (low - 1 if low == SIGNED[0] else low), high
 
 
 def _number(expression: Expression, evaluate: Evaluate, low: int, high: int, *, unsigned: bool) -> Whole:

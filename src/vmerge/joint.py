@@ -17,10 +17,24 @@ member whose leader was lost in COMMIT starts anew from its checkpoint, behind t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from vmerge.board import Board, Offered
+from vmerge.core.conflict_terms import Joining
 from vmerge.core.joint import Offer, Part, candidates
+from vmerge.patience import Parked
+from vmerge.stopping import Clock
+
+LOOK_SECONDS = 0.25
+"""How often a stream looks whether it may lead: some of what decides that changes by time alone."""
+
+OFFER_SHARE = 0.02
+"""Of ``jump_after_seconds``: how long an offer stands, though others move, of a stream that is blocked for longer."""
+
+LED_SECONDS = 1.0
+"""How long at a time a member waits for its leader; it is woken when the leader is done."""
 
 
 class JointTarget(Protocol):
@@ -44,6 +58,98 @@ class JointTarget(Protocol):
 
     def rollback(self) -> None:
         """Undo the open target transaction, if there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retracted:
+    """The offer was taken back: the stream may try alone again."""
+
+
+class JointMember:
+    """One stream as a member of joint commits. Owner: the player."""
+
+    def __init__(self, name: str, target: JointTarget, board: Board, clock: Clock, jump_after_seconds: float) -> None:
+        self._name = name
+        self._target = target
+        self._board = board
+        self._clock = clock
+        self._jump_after_seconds = jump_after_seconds
+        self.parts: tuple[Part, ...] = ()
+        """What is applied and not yet committed, if this stream leads."""
+        self._may_be_joined = False
+        """Whether a joint commit that this stream leads may be on the target."""
+
+    @property
+    def has_offer(self) -> bool:
+        """Whether an offer of the stream stands, or was settled and not yet learned of."""
+        return self._board.offered(self._name) is not None
+
+    def leave(self) -> bool:
+        """Take no part any more; return whether a leader may still read what was offered."""
+        if self._may_be_joined:
+            self._board.lose(self._name)
+        self._board.settle(self._name, ())
+        return self._board.withdraw(self._name)
+
+    def go_on(self, joining: Joining, make_offer: Callable[[], Offer]) -> Parked | Retracted | Offered | None:
+        """Offer the run; lead if it falls to this stream; learn what became of it; or take the offer back.
+
+        Returns an offer once it is settled, and None after leading: ``parts`` are applied, or nothing is.
+        Errors are those of ``apply_joint``; ``give_up`` must follow.
+        """
+        seen_news = self._board.news
+        offered = self._board.offered(self._name)
+        if offered is None:
+            offered = self._board.offer(make_offer())
+        if offered.settlement is not None:
+            return offered
+        now = self._clock.monotonic()
+        if offered.leader is not None:
+            return Parked(now + LED_SECONDS, seen_news)
+        patient_since = now - self._jump_after_seconds
+        offers = self._board.lead(self._name, now, patient_since)
+        if offers:
+            self._lead(offers)
+            return None
+        until = joining.until
+        if self._board.siblings_of(self._name).version != joining.waiting.siblings.version:
+            # In a long wait offers have to meet on the board, however fast other siblings move.
+            stands = self._jump_after_seconds * OFFER_SHARE if joining.waiting.since <= patient_since else 0.0
+            until = min(until, offered.offer.made_at + stands)
+        if now >= until and self._board.retract(self._name):
+            return Retracted()
+        return Parked(min(until, now + LOOK_SECONDS), seen_news)
+
+    def _lead(self, offers: Sequence[Offer]) -> None:
+        self.parts = apply_joint(self._target, offers)
+        if not self.parts:
+            self._board.settle(self._name, ())
+
+    def commit(self) -> Offered:
+        """Commit ``parts`` and let the members go. On an error ``give_up`` must follow."""
+        self._may_be_joined = True
+        self._target.commit_joint(self.parts)
+        self._may_be_joined = False
+        parts, self.parts = self.parts, ()
+        self._board.settle(self._name, parts)
+        return self._own()
+
+    def give_up(self) -> Offered:
+        """Undo a joint commit that failed, then let the members go."""
+        self.parts = ()
+        self._target.rollback()
+        self._may_be_joined = False
+        self._board.settle(self._name, ())
+        return self._own()
+
+    def learned(self) -> None:
+        """Forget the offer: what became of it is known."""
+        self._board.withdraw(self._name)
+
+    def _own(self) -> Offered:
+        own = self._board.offered(self._name)
+        assert own is not None, "a leader is a member"
+        return own
 
 
 def apply_joint(target: JointTarget, offers: Sequence[Offer]) -> tuple[Part, ...]:

@@ -28,7 +28,8 @@ from vmerge.errors import ConflictUnresolved, VmergeError
 from vmerge.lab.servers import Server
 from vmerge.mysql.quarantine_orders import QuarantineOrders
 from vmerge.mysql.source import DumpSource
-from vmerge.player import Parked, Player
+from vmerge.patience import Parked
+from vmerge.player import Player
 from vmerge.stopping import StopToken, SystemClock
 
 STEPS = 2000

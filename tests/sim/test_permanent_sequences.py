@@ -32,7 +32,7 @@ def findings(world: World) -> dict[str, Permanent]:
     for name, stream in world.streams.items():
         if stream.failure is not None:
             assert isinstance(stream.failure, ConflictProven)
-            state = stream.player._state
+            state = stream.player._contention.state
             assert isinstance(state, Stuck)
             assert state.finding is not None
             found[name] = state.finding

@@ -13,6 +13,7 @@ from tests.sim.world import gtid_of, transaction_of
 
 from vmerge.backlog import USUAL_REACH, Reach
 from vmerge.board import Board
+from vmerge.checkpoint import IDLE_SAVE_SECONDS
 from vmerge.core import evidence
 from vmerge.core.conflict_terms import Await, Limits
 from vmerge.core.events import SchemaChange, SourceItem, Transaction
@@ -35,7 +36,8 @@ from vmerge.errors import (
     UnsupportedEvent,
     VmergeError,
 )
-from vmerge.player import IDLE_SAVE_SECONDS, Parked, Player
+from vmerge.patience import Parked
+from vmerge.player import Player
 
 TABLES = {"u": Table("u", unique=((1,),))}
 

@@ -24,7 +24,8 @@ from vmerge.core.position import GtidSet
 from vmerge.core.quarantine import RowName
 from vmerge.core.states import Phase, StreamState
 from vmerge.core.verdict import Finding, Permanent, Transient
-from vmerge.player import Parked, Player
+from vmerge.patience import Parked
+from vmerge.player import Player
 
 ITEMS = [transaction_of(0, number, [insert("u", number, value)]) for number, value in ((1, "a"), (2, "b"))]
 

@@ -79,7 +79,7 @@ def judge_end(world: World) -> int:
     failures = [stream for stream in world.streams.values() if stream.failure is not None]
     for stream in failures:
         assert isinstance(stream.failure, ConflictProven)
-        state = stream.player._state
+        state = stream.player._contention.state
         assert isinstance(state, Stuck)
         assert state.finding is not None
         assert_is_true_duplicate(world, stream.name, state.finding)

@@ -18,10 +18,10 @@ from vmerge.errors import CommitUnknown
 def leading() -> World:
     """Return a world in which A has applied a joint commit that B is a member of."""
     world = World(SWAP_AT_ONCE, Settings(batch=1))
-    while not world.streams["A"].player._parts:
+    while not world.streams["A"].player._member.parts:
         world.clock.advance(0.1)
         for name in "BA":
-            if not world.streams["A"].player._parts:
+            if not world.streams["A"].player._member.parts:
                 world.step(name)
     return world
 

@@ -13,6 +13,7 @@ from enum import Enum
 from fnmatch import translate
 
 from vmerge.core.position import GtidSet
+from vmerge.core.predicate import Predicate
 
 TableName = tuple[str, str]
 """Database and table."""
@@ -77,6 +78,8 @@ class TableRule:
     """Source columns that are not carried."""
     constants: Mapping[str, Constant] = field(default_factory=dict)
     """Target column → its value in all rows of this stream."""
+    where: Predicate | None = None
+    """Which rows are carried, in the source's names of columns; None for all."""
 
 
 @dataclass(frozen=True, slots=True)

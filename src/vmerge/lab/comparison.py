@@ -20,7 +20,12 @@ from typing import Any
 
 from pymysql.cursors import SSCursor
 
+from vmerge.core.rules import StreamRules, TableName, TableRule
+from vmerge.core.schema import TableSchema
 from vmerge.lab.servers import Server
+from vmerge.mysql.schemas import read_schemas
+from vmerge.mysql.source_views import quoted_name, source_rows
+from vmerge.mysql.sql import quoted
 
 Key = tuple[int | bytes, ...]
 Row = tuple[bytes | str | None, ...]
@@ -53,10 +58,16 @@ WHERE c.table_schema = %s AND c.table_name = %s ORDER BY c.ordinal_position
 
 @dataclass(frozen=True)
 class Shard:
-    """One shard and where its databases go: source database → target database."""
+    """One shard, where its databases go (source database → target database), and the rules of single tables."""
 
     server: Server
     databases: Mapping[str, str]
+    table_rules: Mapping[TableName, TableRule] = field(default_factory=dict)
+
+    @property
+    def rules(self) -> StreamRules:
+        """What the shard's stream carries: everything."""
+        return StreamRules.build(self.databases, table_rules=self.table_rules)
 
 
 @dataclass(frozen=True)
@@ -112,33 +123,54 @@ class Comparison:
         return "\n".join(_lines(self.tables))
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Rows of one server, in the target's shape."""
+
+    server: Server
+    database: str
+    table: str
+    rows: str
+    """What stands behind FROM."""
+    shape: _Place | None = None
+    """The table that has the columns, if it is another."""
+
+
 def compare(shards: Sequence[Shard], target: Server) -> Comparison:
     """Compare every table of the target databases with the tables of the shards that go into it."""
     places = _places(shards, target)
     return Comparison(tuple(_compare_table(name, sources, target) for name, sources in sorted(places.items())))
 
 
-def _places(shards: Sequence[Shard], target: Server) -> dict[tuple[str, str], list[tuple[Server, str]]]:
-    """Return for each target table the servers and databases that its rows come from: none for a table too many."""
-    places: dict[tuple[str, str], list[tuple[Server, str]]] = {}
+def _places(shards: Sequence[Shard], target: Server) -> dict[TableName, list[_Place]]:
+    """Return for each target table the places that its rows come from: none for a table too many."""
+    databases = {database for shard in shards for database in shard.databases.values()}
+    with target.connect() as connection:
+        schemas = read_schemas(connection, databases)
+    places: dict[TableName, list[_Place]] = {name: [] for name in schemas}
     for shard in shards:
-        for source_database, database in shard.databases.items():
-            for (table,) in target.query(TABLES_OF_DATABASE, database):
-                places.setdefault((database, table), [])
-            for (table,) in shard.server.query(TABLES_OF_DATABASE, source_database):
-                places.setdefault((database, table), []).append((shard.server, source_database))
+        for database in shard.databases:
+            for (table,) in shard.server.query(TABLES_OF_DATABASE, database):
+                name = shard.rules.target_name(database, table)
+                if name is not None:
+                    place = _place(shard, (database, table), target, schemas.get(name))
+                    places.setdefault(name, []).append(place)
     return places
 
 
-def _compare_table(name: tuple[str, str], sources: Sequence[tuple[Server, str]], target: Server) -> TableComparison:
-    database, table = name
-    comparison = TableComparison(f"{database}.{table}")
+def _place(shard: Shard, source: TableName, target: Server, schema: TableSchema | None) -> _Place:
+    rule = None if schema is None else shard.table_rules.get((schema.database, schema.table))
+    if schema is None or rule is None:
+        return _Place(shard.server, *source, quoted_name(source))
+    shape = _Place(target, schema.database, schema.table, "")
+    return _Place(shard.server, *source, source_rows(source, schema, rule), shape)
+
+
+def _compare_table(name: TableName, sources: Sequence[_Place], target: Server) -> TableComparison:
+    comparison = TableComparison(".".join(name))
     with contextlib.ExitStack() as stack:
-        streams = [
-            _labelled(stack.enter_context(_rows(server, source_database, table)), server.name)
-            for server, source_database in sources
-        ]
-        ours = _labelled(stack.enter_context(_rows(target, database, table)), "")
+        streams = [_labelled(stack.enter_context(_rows(place)), place.server.name) for place in sources]
+        ours = _labelled(stack.enter_context(_rows(_Place(target, *name, quoted_name(name)))), "")
         merged = heapq.merge(*streams, ours, key=itemgetter(0))
         for key, same_key in itertools.groupby(merged, key=itemgetter(0)):
             _compare_rows(comparison, key, [(row, label) for _, row, label in same_key])
@@ -168,9 +200,10 @@ def _labelled(rows: Iterable[tuple[Key, Row]], label: str) -> Iterator[tuple[Key
 
 
 @contextlib.contextmanager
-def _rows(server: Server, database: str, table: str) -> Iterator[Iterator[tuple[Key, Row]]]:
+def _rows(place: _Place) -> Iterator[Iterator[tuple[Key, Row]]]:
     """All rows with their sort keys, in the order of the keys; none when the table is missing."""
-    columns = server.query(COLUMNS_OF_TABLE, database, table)
+    shape = place.shape or place
+    columns = shape.server.query(COLUMNS_OF_TABLE, shape.database, shape.table)
     if not columns:
         yield iter(())
         return
@@ -179,11 +212,9 @@ def _rows(server: Server, database: str, table: str) -> Iterator[Iterator[tuple[
     order = [_order(name, data_type) for name, data_type, _ in keys] or [_digest(columns)]
     values = [_value(name, data_type) for name, data_type, _ in columns]
     # The sort keys are also read, in front of the values.
-    statement = (
-        f"SELECT {', '.join([*order, *values])} FROM {_quoted(database)}.{_quoted(table)} ORDER BY {', '.join(order)}"
-    )
+    statement = f"SELECT {', '.join([*order, *values])} FROM {place.rows} ORDER BY {', '.join(order)}"
     # Without conversions every value arrives as the text that the server sent.
-    with server.connect(conv={}, cursorclass=SSCursor) as connection, connection.cursor() as cursor:
+    with place.server.connect(conv={}, cursorclass=SSCursor) as connection, connection.cursor() as cursor:
         cursor.execute(_SESSION)
         cursor.execute(statement)
         yield _keyed(cursor, is_integer)
@@ -207,7 +238,7 @@ def _part(value: Any, is_integer: bool) -> int | bytes:
 
 def _order(name: str, data_type: str) -> str:
     """An integer sorts by its index; everything else by its bytes, which is one order on every server."""
-    return _quoted(name) if data_type in _INTEGERS else f"CAST({_value(name, data_type)} AS BINARY)"
+    return quoted(name) if data_type in _INTEGERS else f"CAST({_value(name, data_type)} AS BINARY)"
 
 
 def _digest(columns: Sequence[tuple[Any, ...]]) -> str:
@@ -217,11 +248,7 @@ def _digest(columns: Sequence[tuple[Any, ...]]) -> str:
 
 
 def _value(name: str, data_type: str) -> str:
-    return _EXPRESSIONS.get(data_type, "{column}").format(column=_quoted(name))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return _EXPRESSIONS.get(data_type, "{column}").format(column=quoted(name))
 
 
 def _lines(tables: Sequence[TableComparison]) -> Iterator[str]:

@@ -29,6 +29,7 @@ from vmerge.core.schema import KeyPart, TableSchema, UniqueKey
 from vmerge.errors import UnsupportedEvent
 from vmerge.mysql import sql
 from vmerge.mysql.key_values import Form, KeyValue, column_value, expression_text
+from vmerge.mysql.source_views import quoted_name
 
 SHOWN_CHARACTERS = 80
 """Of a value: every number is shown whole."""
@@ -155,6 +156,7 @@ class KeyQuery:
         """
         if schema.primary_key is None:
             raise UnsupportedEvent(f"rows of {schema.name} cannot be looked up: it has no primary key")
+        self.schema = schema
         self.table: TableName = (schema.database, schema.table)
         self.key = key
         self._identity = _parts(schema, schema.primary_key, "i")
@@ -229,12 +231,12 @@ class KeyQuery:
             limit=1,
         )
 
-    def sightings(self, name: TableName, identity: Literals) -> str:
-        """Return the query for the key of the rows with a primary key, in a table at a source."""
+    def sightings(self, rows: str, identity: Literals) -> str:
+        """Return the query for the key of the rows with a primary key, among rows in the shape of the target's."""
         return sql.READ_ROWS.format(
             alias=_SOURCE,
             columns=", ".join(part.read(_SOURCE) for part in self._parts),
-            table=self._view(quoted_name(name), _SOURCE),
+            table=self._view(rows, _SOURCE),
             conditions=self._is(_SOURCE, identity),
             limit=SIGHTINGS,
         )
@@ -257,11 +259,6 @@ def key_queries(schema: TableSchema) -> list[KeyQuery]:
     """Return a query for each unique key of a table that can be compared. Raises as ``KeyQuery`` does."""
     keys = (schema.primary_key, *schema.unique_keys)
     return [KeyQuery(schema, key) for key in keys if key is not None and not any(map(_is_array, key.parts))]
-
-
-def quoted_name(name: TableName) -> str:
-    """Return the SQL name of a table."""
-    return f"{sql.quoted(name[0])}.{sql.quoted(name[1])}"
 
 
 def _is_array(part: KeyPart) -> bool:

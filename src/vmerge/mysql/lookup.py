@@ -40,6 +40,7 @@ from vmerge.mysql.faults import errno_of, source_fault, target_fault
 from vmerge.mysql.key_queries import FoundRow, KeyTexts, Match
 from vmerge.mysql.probe import Asker, Probe
 from vmerge.mysql.schemas import show_generated_keys
+from vmerge.mysql.source_views import source_rows
 from vmerge.mysql.target import SESSION
 
 _READING: Mapping[str, str | int] = {
@@ -188,10 +189,12 @@ class _Source:
 
     def keys_of(self, match: Match, row: FoundRow) -> _Keys | None:
         """Return the key of each row with the primary key of a row; None when the stream does not carry the table."""
-        names = self._place.rules.source_names(match.query.table)
+        query, rules = match.query, self._place.rules
+        names = rules.source_names(query.table)
         if not names:
             return None
-        return [keys for name in names for keys in self._read(match.query.sightings(name, row.identity))]
+        places = [source_rows(name, query.schema, rules.rule(query.table)) for name in names]
+        return [keys for rows in places for keys in self._read(query.sightings(rows, row.identity))]
 
     def head(self) -> GtidSet:
         """Return everything whose rows may have been seen.

@@ -34,7 +34,8 @@ from vmerge.mysql.applier import Applier, open_applier
 from vmerge.mysql.definitions import Definitions, read_definitions, require_unchanged
 from vmerge.mysql.faults import errno_of, target_fault
 from vmerge.mysql.joint_commit import membership_of
-from vmerge.mysql.key_queries import KeyQuery, Literals, Match, Search, key_queries, quoted_name
+from vmerge.mysql.key_queries import KeyQuery, Literals, Match, Search, key_queries
+from vmerge.mysql.source_views import quoted_name
 
 MATCHES = 10
 """Told at most: a verdict needs one, an operator a few."""
@@ -244,7 +245,7 @@ class Probe:
                 self._apply(self._probe_applier, rows)
             except KeyConflict:
                 return False
-            return not self._rows(table.queries[0].sightings(table.probe, identity))
+            return not self._rows(table.queries[0].sightings(quoted_name(table.probe), identity))
 
     def _takes(self, rows: Sequence[RowsEvent]) -> bool:
         """Whether the target takes rows: the only proof that nothing was overlooked."""

@@ -75,8 +75,10 @@ def _check_what_is_written(server: ServerView) -> Iterator[Finding]:
             "row-metadata",
             server.where,
             "binlog_row_metadata is MINIMAL: rows come without the names of their columns and labels, so after an "
-            "ALTER TABLE on this source, rows that were written before it stop the stream",
-            "SET PERSIST binlog_row_metadata=FULL; it costs some bytes a transaction.",
+            "ALTER TABLE on this source, rows that were written before it stop the stream, or are misread if it only "
+            "changed the order of columns of one type or of labels, and the target was altered, too, before they came",
+            "SET PERSIST binlog_row_metadata=FULL; it costs some bytes a transaction. Until then alter the target only "
+            "when every stream has come to its own ALTER TABLE.",
         )
     if server.variables.get("binlog_row_value_options"):
         yield warning(

@@ -21,17 +21,18 @@ from vmerge import __version__, logs
 from vmerge.assembly import workflow_facts
 from vmerge.checking import check_workflow
 from vmerge.collision_search import SAMPLE_ROWS, SAMPLE_SECONDS
-from vmerge.config import load_folder, load_workflow, token_from_file
+from vmerge.config import load_workflow, token_from_file
 from vmerge.control import LOG_ENTRIES, TcpAddress, control_socket
 from vmerge.control_client import ControlClient
 from vmerge.core.collisions import CollisionMode
-from vmerge.daemon import LOG_NAME, Daemon, is_locked, locked_folder, make_supervisor, open_private, stop_signals
+from vmerge.daemon import LOG_NAME, Daemon, load_workflows, make_supervisor, stop_signals
 from vmerge.errors import ConfigError, DaemonError, PreflightError, StopTimeout, VmergeError
 from vmerge.memory import spare_collector
 from vmerge.mysql.preflight import examine, require
 from vmerge.progress import ProgressLine
 from vmerge.quarantine_desk import quarantine_page, quarantine_table
-from vmerge.showing import LogTail, log_text, show_text
+from vmerge.showing import LogTail, changes_text, log_text, show_text
+from vmerge.state_folder import is_locked, locked_folder, open_private
 from vmerge.status import Snapshot, status_line, status_table, workflow_snapshot
 from vmerge.stopping import StopToken, SystemClock
 
@@ -252,9 +253,7 @@ def daemon_start(
     folder: Path, state_folder: Path, foreground: bool, listen: str | None, token_file: Path | None, log_format: str
 ) -> None:
     """Start a daemon that hosts every workflow file (*.yaml, *.yml) in FOLDER."""
-    workflows = load_folder(folder)
-    if not workflows:
-        raise ConfigError(f"there is no workflow file (*.yaml, *.yml) in {folder}", hint="Put one there.")
+    workflows = load_workflows(folder)
     control_socket(state_folder)  # says so if its path is too long
     tcp = _tcp_address(listen, token_file)
     if not foreground:
@@ -333,6 +332,21 @@ def daemon_stop(state_folder: Path) -> None:
             raise StopTimeout("the streams have ended, but the daemon's process has not")
         stop.wait(0.02)
     click.echo("The daemon has stopped.")
+
+
+@daemon.command("reload")
+@_state_folder_option()
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def daemon_reload(state_folder: Path, dry_run: bool, as_json: bool) -> None:
+    """Have the daemon read its folder anew, and show what has changed.
+
+    Streams of a workflow that is as it was go on. Those of one that has changed begin again from their checkpoints; a
+    stopped one stays stopped. When a file cannot be used, nothing changes.
+    """
+    client = ControlClient(state_folder)
+    changes = client.changes() if dry_run else client.reload()
+    click.echo(json.dumps(changes, indent=2) if as_json else changes_text(changes))
 
 
 @daemon.command("status")

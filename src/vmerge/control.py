@@ -18,6 +18,9 @@ the daemon; ``vmerge.control_client`` is the other side.
                                                         → {"rows": [{…}, …]}
     POST /v1/quarantine {"workflow": …, "order": "show", "retry" or "drop", "id": number}
                                                         → {"row": {…}}
+    GET  /v1/changes                                    → {"added": […], "removed": […], "changed": {name: [line, …]}}:
+                                                        how the folder differs from what is hosted
+    POST /v1/reload                                     → the same, once the folder is hosted as it is now
     POST /v1/shutdown                                   → {}, once all streams have ended; states stay as they are
 
 An error is ``{"error": message, "hint": …, "exit_code": …}`` with status 4xx or 5xx.
@@ -96,6 +99,12 @@ class ControlledDaemon(Protocol):
 
     def quarantine(self, workflow: str, order: str, id: int | None) -> Snapshot:
         """Carry out an order about rows in quarantine."""
+
+    def changes(self) -> Snapshot:
+        """Compare the folder with what is hosted."""
+
+    def reload(self) -> Snapshot:
+        """Host what the folder has now; return what has changed."""
 
     def shut_down(self) -> None:
         """End; return when all streams have ended."""
@@ -214,6 +223,10 @@ class _Application:
                 return {"streams": list(self._daemon.stop(*_names_of(body)))}
             case "POST", "/v1/quarantine":
                 return self._daemon.quarantine(*_order_of(body))
+            case "GET", "/v1/changes":
+                return self._daemon.changes()
+            case "POST", "/v1/reload":
+                return self._daemon.reload()
             case "POST", "/v1/shutdown":
                 self._daemon.shut_down()
             case _:

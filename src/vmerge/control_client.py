@@ -78,6 +78,14 @@ class ControlClient:
         body = {"workflow": workflow, "order": order, "id": id}
         return self._request("POST", "/v1/quarantine", body, _ORDER_ANSWER_SECONDS)
 
+    def changes(self) -> Snapshot:
+        """Return how the daemon's folder differs from what it hosts."""
+        return self._request("GET", "/v1/changes", None, _ANSWER_SECONDS)
+
+    def reload(self) -> Snapshot:
+        """Have the folder hosted as it is now; return what has changed."""
+        return self._request("POST", "/v1/reload", {}, _STOP_ANSWER_SECONDS)
+
     def shut_down(self) -> None:
         """Tell the daemon to end; returns when its streams have ended, a moment before the process has."""
         self._request("POST", "/v1/shutdown", None, _STOP_ANSWER_SECONDS)

@@ -6,21 +6,19 @@ Used by the command line (``vmerge daemon start`` and ``vmerge run``).
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO
 
 from vmerge import __version__
 from vmerge.assembly import WorkflowAssembly
-from vmerge.config import Workflow
+from vmerge.config import FolderChanges, Workflow, compare_folders, load_folder
 from vmerge.control import ControlServer, TcpAddress
 from vmerge.core.position import Gtid
 from vmerge.errors import ConfigError, DaemonError, StopTimeout, VmergeError
@@ -33,63 +31,9 @@ from vmerge.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
-LOCK_NAME = "daemon.lock"
 LOG_NAME = "daemon.log"
 SEARCHED_ENTRIES = 100
 """Of the log, for the conflict that an earlier process met: it was the last thing its stream did."""
-
-
-def open_private(path: Path) -> IO[str]:
-    """Open a file to read and append, closed to other users, making it if need be."""
-    return os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "a+")
-
-
-@contextmanager
-def locked_folder(folder: Path) -> Iterator[None]:
-    """Hold a state folder, so that one daemon at most uses it; it is made if missing, closed to other users.
-
-    Raises:
-        DaemonError: another process holds it, or it cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = open_private(folder / LOCK_NAME)
-    except OSError as error:
-        raise DaemonError(
-            f"the state folder {folder} cannot be used: {error.strerror}",
-            hint="Name one that you may write with --state-dir or VMERGE_STATE_DIR.",
-        ) from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            lock.seek(0)
-            raise DaemonError(
-                f"a daemon runs already with the state folder {folder} (pid {lock.read().strip() or 'unknown'})",
-                hint="Stop it with `vmerge daemon stop`, or give this one another --state-dir.",
-            ) from error
-        try:
-            lock.truncate(0)
-            lock.write(str(os.getpid()))
-            lock.flush()
-        except OSError as error:
-            raise DaemonError(
-                f"the state folder {folder} cannot be written: {error.strerror}",
-                hint="Make room on its disk, or name another with --state-dir.",
-            ) from error
-        yield
-
-
-def is_locked(folder: Path) -> bool:
-    """Whether a daemon runs with a state folder. A dead process that nobody has waited for yet holds no lock."""
-    try:
-        with (folder / LOCK_NAME).open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
 
 
 @contextmanager
@@ -157,9 +101,11 @@ class Daemon:
         self._has_ended = StopToken()
         self._overdue: StopTimeout | None = None
         self._workflows = {workflow.workflow: workflow for workflow in workflows}
-        self._supervisors = {
-            name: make_supervisor(workflow, self._clock, state_folder) for name, workflow in self._workflows.items()
-        }
+        self._supervisors = {name: self._make_supervisor(one) for name, one in self._workflows.items()}
+        self._reloading = threading.Lock()
+        """Held by one reload, and for as long as it takes."""
+        self._hosting = threading.Lock()
+        """Held for a moment: by who begins to host, and by the end, after which nothing begins."""
 
     def run(self) -> None:
         """Host the workflows until told to stop.
@@ -182,7 +128,9 @@ class Daemon:
             self._wait_for_stop()
             self._manager.stopping()
             try:
-                shut_down_all(self._supervisors.values())
+                with self._hosting:
+                    supervisors = list(self._supervisors.values())
+                shut_down_all(supervisors)
             except StopTimeout as error:
                 self._overdue = error
                 raise
@@ -260,6 +208,60 @@ class Daemon:
         assembly = WorkflowAssembly(self._workflows[workflow], clock=self._clock)
         return QuarantineDesk(assembly.quarantine_orders(), supervisor).carry_out(order, id)
 
+    def changes(self) -> Snapshot:
+        """Return what a reload would change.
+
+        Raises:
+            ConfigError: a file of the folder cannot be used.
+        """
+        return asdict(compare_folders(self._workflows, self._load()))
+
+    def reload(self) -> Snapshot:
+        """Read the folder anew and host it as it is now; return what has changed.
+
+        Workflows that are as they were go on. The streams of one that has changed end and begin again, each from its
+        checkpoint and in its stored state, as with a new daemon. Those of one that is gone end.
+
+        Raises:
+            ConfigError: a file cannot be used; nothing has changed then.
+            DaemonError: another reload is under way.
+        """
+        if not self._reloading.acquire(blocking=False):
+            raise DaemonError("another reload is under way", hint="Ask again when it has ended.")
+        try:
+            workflows = self._load()
+            changes = compare_folders(self._workflows, workflows)
+            self._host(changes, workflows)
+        finally:
+            self._reloading.release()
+        return asdict(changes)
+
+    def _load(self) -> dict[str, Workflow]:
+        return {one.workflow: one for one in load_workflows(self._folder)}
+
+    def _host(self, changes: FolderChanges, workflows: Mapping[str, Workflow]) -> None:
+        ending = [*changes.removed, *changes.changed]
+        try:
+            shut_down_all([self._supervisors[name] for name in ending])
+        except StopTimeout as error:  # what hangs is fenced by its successor, or nobody's any more
+            logger.warning("a reload leaves behind what does not end: %s", error.message)
+        for name in ending:
+            logger.info("workflow %s is %s", name, "removed" if name in changes.removed else "read anew")
+        with self._hosting:
+            supervisors = {name: one for name, one in self._supervisors.items() if name not in ending}
+            begun = (
+                {}
+                if self._stop.is_set()
+                else {name: self._make_supervisor(workflows[name]) for name in (*changes.changed, *changes.added)}
+            )
+            self._workflows = dict(workflows)
+            self._supervisors = {**supervisors, **begun}
+            for supervisor in begun.values():
+                supervisor.start()
+
+    def _make_supervisor(self, workflow: Workflow) -> Supervisor:
+        return make_supervisor(workflow, self._clock, self._state_folder)
+
     def shut_down(self) -> None:
         """End, and return when all streams have ended.
 
@@ -281,6 +283,18 @@ class Daemon:
                 known = ", ".join(supervisor.streams)
                 raise DaemonError(f"workflow `{workflow}` has no stream `{stream}`", hint=f"Its streams: {known}.")
         return supervisor
+
+
+def load_workflows(folder: Path) -> list[Workflow]:
+    """Return the workflows of a folder that a daemon shall host.
+
+    Raises:
+        ConfigError: a file cannot be used, or there is none: an empty folder is rather a wrong one.
+    """
+    workflows = load_folder(folder)
+    if not workflows:
+        raise ConfigError(f"there is no workflow file (*.yaml, *.yml) in {folder}", hint="Put one there.")
+    return workflows
 
 
 def shut_down_all(supervisors: Iterable[Supervisor]) -> None:

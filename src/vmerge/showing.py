@@ -229,6 +229,16 @@ def graph_lines(graph: Mapping[str, Any]) -> list[str]:
     return lines + [f"In a cycle: {', '.join(cycle)}" for cycle in graph["cycles"]]
 
 
+def changes_text(changes: Snapshot) -> str:
+    """Lay out what a reload of a folder has changed, or would."""
+    lines = []
+    for name, differences in changes["changed"].items():
+        lines += [f"Workflow {name}: changed.", *(f"  {line}" for line in differences)]
+    lines += [f"Workflow {name}: added." for name in changes["added"]]
+    lines += [f"Workflow {name}: removed." for name in changes["removed"]]
+    return "\n".join(lines) or "Nothing has changed."
+
+
 class LogTail:
     """Finds what is new in a log that is read again and again, its last entries each time. Owner: one thread.
 

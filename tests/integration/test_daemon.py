@@ -368,6 +368,53 @@ def test_truncate_stops_the_stream(site: Site) -> None:
         assert site.streams()["b"]["state"] == "running"
 
 
+def test_reload(site: Site) -> None:
+    """A reload shows what has changed and restarts that alone; an unusable or empty folder changes nothing."""
+    with running(site):
+        wait_for_heads_of_all(site)
+        site.client.stop(site.workflow, ["a"])
+        assert site.vmerge("daemon", "reload").stdout == "Nothing has changed.\n"
+        usual = site.file.read_text()
+        site.file.write_text(usual + "\nnonsense: 1\n")
+        refused = site.vmerge("daemon", "reload")
+        assert refused.returncode == CONFIG and "nonsense" in refused.stderr
+        site.file.rename(site.file.with_suffix(".off"))
+        assert site.vmerge("daemon", "reload").returncode == CONFIG
+        assert site.streams()["b"]["phase"] == "streaming"
+
+        site.write_workflow(limits={"conflict_timeout_seconds": 77})
+        line = "limits.conflict_timeout_seconds: 120.0 → 77.0"
+        assert line in site.vmerge("daemon", "reload", "--dry-run").stdout
+        before = site.stored("epoch")
+        shown = site.vmerge("daemon", "reload", "--json")
+        assert json.loads(shown.stdout) == {"added": [], "removed": [], "changed": {site.workflow: [line]}}
+        insert_customers(site.shards["b"], 2000, 5)
+        site.wait_for("b", is_at_head=True, transactions=5)
+        assert site.streams()["a"]["state"] == "stopped"
+        after = site.stored("epoch")
+        assert (after["a"], after["b"] > before["b"]) == (before["a"], True)
+        site.client.start(site.workflow, ["a"], None)
+        site.require_exact()
+
+
+def test_reload_adds_and_removes(site: Site) -> None:
+    """A workflow whose file comes is begun, and one whose file goes is ended; a third does not notice."""
+    with running(site):
+        wait_for_heads_of_all(site)
+        document = yaml.safe_load(site.file.read_text())
+        document |= {"workflow": "second", "streams": {"a": document["streams"]["a"]}}
+        document["streams"]["a"]["databases"] = {"nowhere": "nowhere_else"}
+        other = site.file.with_name("second.yaml")
+        other.write_text(yaml.safe_dump(document))
+        assert site.vmerge("daemon", "reload").stdout == "Workflow second: added.\n"
+        epochs = site.stored("epoch")
+        other.unlink()
+        assert site.vmerge("daemon", "reload").stdout == "Workflow second: removed.\n"
+        assert [one["workflow"] for one in site.client.status()["workflows"]] == [site.workflow]
+        assert site.stored("epoch") == epochs
+        site.require_exact()
+
+
 def test_several_workflows(site: Site) -> None:
     """One daemon hosts every file of its folder, and stops them side by side."""
     document = yaml.safe_load(site.file.read_text())

@@ -4,20 +4,24 @@ Knows: the format of a workflow file and where its secrets are. Never knows: ser
 only importer of pydantic and yaml. Used by the command line, the daemon and the supervisor.
 
 In here: ``document`` (YAML text → data and lines), ``workflow`` (the models, and with them the reference of the keys),
-``secrets`` (passwords), ``loading`` (files → ``Workflow``, and the messages).
+``secrets`` (passwords), ``loading`` (files → ``Workflow``, and the messages), ``differences`` (between two loads of a
+folder).
 """
 
+from vmerge.config.differences import FolderChanges, compare_folders
 from vmerge.config.loading import load_folder, load_workflow
 from vmerge.config.secrets import token_from_file
 from vmerge.config.workflow import Limits, Server, Stream, Target, TlsSettings, Workflow
 
 __all__ = [
+    "FolderChanges",
     "Limits",
     "Server",
     "Stream",
     "Target",
     "TlsSettings",
     "Workflow",
+    "compare_folders",
     "load_folder",
     "load_workflow",
     "token_from_file",

@@ -158,7 +158,7 @@ class WorkflowAssembly:
         identity = replica_identity(workflow, stream)
         server_id = _server_id(identity)
         surroundings = Surroundings(
-            wants=plan.wants,
+            carriage=plan.carriage,
             open_store=lambda: SpooledRows(self._spool_folder),
             decompress=decompress,
             spool_above_bytes=SPOOL_ABOVE_BYTES,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from vmerge.core.binlog import Surroundings
 from vmerge.core.events import Heartbeat, SourceItem, TableMap, Transaction
 from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.projection import Carried
 from vmerge.lab.servers import Server
 from vmerge.mysql.connect import Endpoint, Tls, TlsMode
 from vmerge.mysql.source import DumpSource, decompress
@@ -51,10 +52,10 @@ def make_source(
 ) -> DumpSource:
     """A reader that keeps the rows of one database, or of all."""
 
-    def wants(table: TableMap) -> bool:
-        return database is None or table.database == database
+    def carriage(table: TableMap) -> Carried | None:
+        return Carried(table) if database in (None, table.database) else None
 
-    surroundings = Surroundings(wants, SpooledRows, decompress, spool_above_bytes)
+    surroundings = Surroundings(carriage, SpooledRows, decompress, spool_above_bytes)
     return DumpSource(at or endpoint(server), server_id=server_id, replica_uuid=uuid, surroundings=surroundings)
 
 
@@ -107,7 +108,7 @@ class Replay(DumpSource):
     """A reader of recorded bytes, which arrive in pieces of one size."""
 
     def __init__(self, recorded: bytes, width: int) -> None:
-        surroundings = Surroundings(lambda table: True, SpooledRows, decompress, 1 << 30)
+        surroundings = Surroundings(Carried, SpooledRows, decompress, 1 << 30)
         super().__init__(NOWHERE, server_id=READER_ID, replica_uuid=READER_UUID, surroundings=surroundings)
         self._chunks = [recorded[at : at + width] for at in range(0, len(recorded), width)]
 
@@ -125,7 +126,7 @@ class Replay(DumpSource):
 def record_behind(server: Server, start: GtidSet) -> bytes:
     """The bytes in which a server sends everything that it has behind a position."""
     needed = executed(server).subtract(start)
-    surroundings = Surroundings(lambda table: True, SpooledRows, decompress, 1 << 30)
+    surroundings = Surroundings(Carried, SpooledRows, decompress, 1 << 30)
     source = Recorder(endpoint(server), server_id=READER_ID, replica_uuid=READER_UUID, surroundings=surroundings)
     with opened(source, start):
         read_until(source, lambda items: not needed.subtract(gtids_of(items)))

@@ -27,9 +27,11 @@ from vmerge.core.event_types import CHECKSUM_LENGTH, CHECKSUM_RESIDUE, HEADER_LE
 from vmerge.core.events import Heartbeat, RowsEvent, SchemaChange, SourceItem, TableMap, Transaction, new_named
 from vmerge.core.payload import Decompress, split_events
 from vmerge.core.position import LAST_NUMBER, Gtid
+from vmerge.core.projection import Carried
 from vmerge.core.query import Query, read_query
 from vmerge.core.refusals import REFUSED, refused_end, refused_event, refused_statement
 from vmerge.core.row_store import RowStore
+from vmerge.core.rows_shapes import ProjectedPrefix
 from vmerge.core.source_tables import SourceTables
 from vmerge.core.tagged_gtid import read_tagged_gtid
 from vmerge.core.usual import COMMIT_TIME_MASK, GTID_AT, GTID_BODY, UsualTransactions, begins
@@ -50,8 +52,8 @@ _SOUND = frozenset({CHECKSUM_RESIDUE})
 class Surroundings(NamedTuple):
     """What the decoder needs from outside its zone."""
 
-    wants: Callable[[TableMap], bool]
-    """Whether rows of this table are to be kept; asked once a shape."""
+    carriage: Callable[[TableMap], Carried | None]
+    """How rows of this table are carried, None if not at all; asked once a shape."""
     open_store: Callable[[], RowStore]
     decompress: Decompress
     """Zstandard bytes → the uncompressed bytes, in pieces."""
@@ -78,7 +80,7 @@ class BinlogDecoder:
         """Where the content of the event at hand ends: a slice's end."""
         self._last_event = b""
         self._prepared = PreparedTransactions(surroundings.open_store, surroundings.spool_above_bytes)
-        self._tables = SourceTables(surroundings.wants)
+        self._tables = SourceTables(surroundings.carriage)
         self._usual = UsualTransactions(self._tables, surroundings.spool_above_bytes)
         # The open transaction: its GTID has been seen, its end has not.
         self._gtid: Gtid | None = None
@@ -229,8 +231,10 @@ class BinlogDecoder:
         if prefix is None:
             return  # not wanted
         images = event[prefix.end : self._end]
-        self._rows.append(new_named(RowsEvent, (prefix.shape, images)))
-        self._byte_count += len(images)
+        as_it_is = (new_named(RowsEvent, (prefix.shape, images)),)
+        for one in prefix.project(images) if isinstance(prefix, ProjectedPrefix) else as_it_is:
+            self._rows.append(one)
+            self._byte_count += len(one.images)
         if self._byte_count > self._spool_above_bytes:
             self._spool()
 

@@ -1,44 +1,26 @@
-"""What one stream does with the tables of its source: which it carries, where to, and the proof that it may.
+"""What one stream does with the tables of its source: which it carries, and where to.
 
-Knows: the workflow's rules and the schemas of source and target as read at start. Never knows: servers or rows. Used
-by the player, through the binlog decoder (``wants``) and the BINLOG builder (``target_name``).
-
-The proof
----------
-Rows are applied by position, and the server that applies them is silent about most that can go wrong (see
-``core/proof.py``). So the first rows of every shape of every table are let through only when the target's table is
-proven equal: first by the table map that came with the rows, which is the truth about them; then by the source's
-schema as read at start, for what a table map does not say. That second part counts only when the schema still agrees
-with the table map. When the table was altered in between, full metadata (binlog_row_metadata=FULL) is proof enough,
-unless the target's table has generated columns, about which no table map says anything.
+Knows: the workflow's rules and the schemas of source and target as read at start. Never knows: servers or rows; how
+rows get into their table is known to ``core/carriage.py``. Used by the player, through the binlog decoder
+(``carriage``) and the appliers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from vmerge.core.appliers import ApplierKind
+from vmerge.core.carriage import TablePlan, carry, require_kept
 from vmerge.core.events import SchemaChange, TableMap
-from vmerge.core.proof import map_differences
+from vmerge.core.projection import Carried
 from vmerge.core.rules import StreamRules, TableName, TablePattern
-from vmerge.core.schema import TableSchema, differences
+from vmerge.core.schema import TableSchema
 from vmerge.core.schema_change import Change, read_change
-from vmerge.errors import SchemaMismatch, UnsupportedEvent
-
-
-@dataclass(frozen=True, slots=True)
-class TablePlan:
-    """One table that the rules take in: its names and schemas; None for a side that lacked it at start."""
-
-    source_name: TableName
-    target_name: TableName
-    source: TableSchema | None
-    target: TableSchema | None
+from vmerge.errors import UnsupportedEvent
 
 
 class Plan:
-    """One stream's tables. Promise: ``wants`` is true only for rows that the target's table takes without a change.
+    """One stream's tables. Promise: what ``carriage`` lets through, the target's table takes without a change.
 
     Made anew at each start of a stream, as schemas change. Owner: the stream's thread; it never changes.
     """
@@ -65,8 +47,11 @@ class Plan:
             name = (schema.database, schema.table)
             target_name = self._rules.target_name(*name)
             if target_name is not None:
-                tables[name] = TablePlan(name, target_name, schema, self._targets.get(target_name))
+                tables[name] = self._table_plan(name, target_name, schema)
         return tables
+
+    def _table_plan(self, name: TableName, target_name: TableName, source: TableSchema | None) -> TablePlan:
+        return TablePlan(name, target_name, source, self._targets.get(target_name), self._rules.rule(target_name))
 
     def table(self, database: str, table: str) -> TablePlan | None:
         """Return the plan of one source table; None when the stream does not carry it."""
@@ -77,18 +62,27 @@ class Plan:
         target_name = self._rules.target_name(database, table)
         if target_name is None:
             return None
-        return TablePlan(name, target_name, None, self._targets.get(target_name))
+        return self._table_plan(name, target_name, None)
 
-    def wants(self, table_map: TableMap) -> bool:
-        """Whether the stream carries rows of this shape.
+    def carriage(self, table_map: TableMap) -> Carried | None:
+        """Return how the stream carries rows of this shape; None when it does not.
 
         Raises:
             SchemaMismatch: it should, but the target's table is missing or not proven equal.
         """
         table = self.table(table_map.database, table_map.table)
+        return None if table is None else carry(table_map, table)
+
+    def still_carries(self, table_map: TableMap) -> bool:
+        """Whether the stream carries rows that it kept from earlier: the table map is the one that they were kept with.
+
+        Raises:
+            SchemaMismatch: it does, but they do not fit the target's table any more.
+        """
+        table = self.table(table_map.database, table_map.table)
         if table is None:
             return False
-        _prove(table_map, table)
+        require_kept(table_map, table)
         return True
 
     def target_name(self, table_map: TableMap) -> TableName:
@@ -175,7 +169,10 @@ class Plan:
         targets = self._targets_of(database)
         if not _is_plain(table):
             return bool(targets)
-        return any(pattern.matches((target, table.lower())) for target in targets for pattern in self._patterns)
+        if self._rules.excludes(database, table):
+            return False
+        names = [(target, name) for target in targets for name in self._rules.names_on_target(target, table)]
+        return any(pattern.matches(name) for name in names for pattern in self._patterns)
 
     def _targets_of(self, database: str) -> list[str]:
         """Return, in lower case, where the tables of a source database may go."""
@@ -211,33 +208,3 @@ def _folded(name: TableName) -> TableName:
 def _is_plain(name: str) -> bool:
     """Whether a name reads the same in every client character set; the text of a statement may be in any."""
     return name.isascii() and "\\" not in name
-
-
-def _prove(table_map: TableMap, table: TablePlan) -> None:
-    target_name = ".".join(table.target_name)
-    if table.target is None:
-        raise SchemaMismatch(
-            f"rows of {table_map.name} came, but the target had no table {target_name} when the stream started",
-            hint="Create it on the target with the source's definition, then start the stream again.",
-        )
-    found = map_differences(table_map, table.target, f"{target_name} on the target")
-    if not found:
-        found = _unsaid_differences(table_map, table.source, table.target)
-    if found:
-        raise SchemaMismatch(f"rows of {table_map.name} do not fit {target_name} on the target: {'; '.join(found)}")
-
-
-def _unsaid_differences(table_map: TableMap, source: TableSchema | None, target: TableSchema) -> tuple[str, ...]:
-    """Compare what the table map does not say, by the source's schema if that is still the one of the rows."""
-    if source is not None and not map_differences(table_map, source, source.name):
-        return differences(source, target)
-    if not table_map.names:
-        return (
-            "the source's table was made or altered after these rows or after the start, so names cannot be compared",
-        )
-    if any(column.generated is not None for column in target.columns):
-        return (
-            "the source's table was made or altered after these rows or after the start, "
-            "so generated columns cannot be compared",
-        )
-    return ()

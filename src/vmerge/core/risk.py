@@ -19,8 +19,8 @@ from typing import Any
 
 from vmerge.core.findings import Finding, warning
 from vmerge.core.rules import TableName
-from vmerge.core.schema import Column, KeyPart, TableSchema, UniqueKey
-from vmerge.core.table_checks import GENERATED_KEY, StreamTables
+from vmerge.core.schema import GENERATED_KEY, Column, KeyPart, TableSchema, UniqueKey
+from vmerge.core.table_checks import StreamTables
 
 _APPROXIMATE = frozenset({"float", "double"})
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 from vmerge.core.column_types import ColumnShape, ColumnType, column_shapes, decimal_bytes, length_bytes
 from vmerge.core.events import RowsKind, RowsShape, TableMap
+from vmerge.core.table_map import write_length
 from vmerge.errors import CorruptEvent, UnsupportedEvent
 
 Key = tuple[bytes, ...]
@@ -19,6 +21,8 @@ Key = tuple[bytes, ...]
 
 Slices = tuple[bytes | None, ...]
 """The bytes of a row's columns, as they stand in its image; None for NULL."""
+
+_Image = TypeVar("_Image", tuple[Key, bytes], Slices)
 
 _Measure = Callable[[bytes, int], int]
 """Image and the offset of a value → the offset behind it."""
@@ -131,8 +135,8 @@ def join_slices(slices: Sequence[bytes | None]) -> bytes:
     return nulls.to_bytes(width, "little") + b"".join(one for one in slices if one is not None)
 
 
-def pairs(images: Iterator[tuple[Key, bytes]]) -> Iterator[tuple[tuple[Key, bytes], tuple[Key, bytes]]]:
-    """Yield before- and after-image of each updated row.
+def pairs(images: Iterator[_Image]) -> Iterator[tuple[_Image, _Image]]:
+    """Yield before- and after-image of each updated row, in whatever form they come.
 
     Raises:
         CorruptEvent: the last row lacks its after-image.
@@ -147,6 +151,5 @@ def pairs(images: Iterator[tuple[Key, bytes]]) -> Iterator[tuple[tuple[Key, byte
 def whole_rows(table: TableMap, kind: RowsKind, flags: int) -> RowsShape:
     """Return the shape of rows whose images have all columns."""
     count = table.column_count
-    prefix = bytes((count,)) if count < 251 else b"\xfc" + count.to_bytes(2, "little")
     bitmap = ((1 << count) - 1).to_bytes((count + 7) // 8, "little")
-    return RowsShape(table, kind, flags, prefix + bitmap * (2 if kind is RowsKind.UPDATE else 1))
+    return RowsShape(table, kind, flags, write_length(count) + bitmap * (2 if kind is RowsKind.UPDATE else 1))

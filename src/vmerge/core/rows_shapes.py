@@ -1,11 +1,13 @@
 """Rows events: what may be joined with what.
 
-Knows: the part of a rows event in front of its row images. Never knows: the images. Used by ``core/source_tables.py``.
+Knows: the part of a rows event in front of its row images. Never knows: the images, or what the rules make of them.
+Used by ``core/source_tables.py``.
 Source: mysql::binlog::event::Rows_event.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from vmerge.core.event_types import (
@@ -16,7 +18,8 @@ from vmerge.core.event_types import (
     STATEMENT_END_FLAG,
     WRITE_ROWS,
 )
-from vmerge.core.events import RowsKind, RowsShape, TableMap
+from vmerge.core.events import RowsEvent, RowsKind, RowsShape, TableMap
+from vmerge.core.projection import Carried, Projection
 from vmerge.core.table_map import read_length
 from vmerge.errors import CorruptEvent, UnsupportedEvent
 
@@ -33,18 +36,33 @@ class Prefix(NamedTuple):
     shape: RowsShape
 
 
+class ProjectedPrefix(NamedTuple):
+    """The same, of a table whose rows are changed on their way."""
+
+    rest: bytes
+    end: int
+    shape: RowsShape
+    """At the source."""
+    projection: Projection
+
+    def project(self, images: bytes) -> Iterator[RowsEvent]:
+        """Yield what rows with these images come to. Raises as ``Projection.rows`` does."""
+        return self.projection.rows(RowsEvent(self.shape, images))
+
+
 class TableEntry:
     """One shape of a source table. Owner: the decoder that made it."""
 
-    __slots__ = ("_shapes", "table", "wanted")
+    __slots__ = ("_shapes", "carried", "table")
 
-    def __init__(self, table: TableMap, wanted: bool) -> None:
+    def __init__(self, table: TableMap, carried: Carried | None) -> None:
         self.table = table
-        self.wanted = wanted
+        self.carried = carried
+        """None for a table whose rows are not wanted."""
         self._shapes: dict[tuple[RowsKind, int], RowsShape] = {}
 
-    def read_prefix(self, event: bytes, key_end: int) -> Prefix:
-        """Read how a rows event begins; what stands in front of ``key_end`` the caller keeps it under.
+    def read_prefix(self, carried: Carried, event: bytes, key_end: int) -> Prefix | ProjectedPrefix:
+        """Read how a rows event of a wanted table begins; the caller keeps it under what is before ``key_end``.
 
         Raises:
             CorruptEvent: the column count is not the table map's.
@@ -74,8 +92,11 @@ class TableEntry:
         # One object for each shape: identity is what lets rows be joined. All columns are there, so these two decide.
         shape = self._shapes.get((kind, flags))
         if shape is None:
-            shape = self._shapes[kind, flags] = RowsShape(self.table, kind, flags, event[start:end])
-        return Prefix(event[key_end:end], end, shape)
+            table = carried.table if carried.projection is None else self.table
+            shape = self._shapes[kind, flags] = RowsShape(table, kind, flags, event[start:end])
+        if carried.projection is None:
+            return Prefix(event[key_end:end], end, shape)
+        return ProjectedPrefix(event[key_end:end], end, shape, carried.projection)
 
 
 def _has_all_columns(bitmap: bytes, count: int) -> bool:

@@ -7,7 +7,7 @@ schemas or servers. Used by ``config``, ``core/plan.py``, ``core/projection.py``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import translate
@@ -131,6 +131,19 @@ class StreamRules:
         rule = self.table_rules.get(target)
         table = target[1] if rule is None or rule.source_table is None else rule.source_table
         return [(database, table) for database in self.databases if self.target_name(database, table) == target]
+
+    def names_on_target(self, target_database: str, table: str) -> Iterator[str]:
+        """Yield, in lower case, what a source's table may be called on the target if case does not count."""
+        yield table.lower()
+        for name, rule in self.table_rules.items():
+            if name[0].lower() == target_database.lower() and (rule.source_table or "").lower() == table.lower():
+                yield name[1].lower()
+
+    def excludes(self, database: str, table: str) -> bool:
+        """Whether a source table of exactly this name would be carried, but for a pattern that excludes it."""
+        target_database = self.databases.get(database)
+        name = None if target_database is None else self._destination(target_database, table)
+        return name is not None and any(pattern.matches(name) for pattern in self.exclude)
 
     def may_fill(self, target: TableName) -> bool:
         """Whether rows of this stream may go to this target table."""

@@ -14,6 +14,9 @@ from enum import Enum
 
 from vmerge.core.rules import TableName
 
+GENERATED_KEY = "my_row_id"
+"""The name of the invisible primary key that a server makes by itself."""
+
 # Display widths and ZEROFILL say how a number is printed, not what it can be.
 _DISPLAY = re.compile(r"^((?:tiny|small|medium|big)?int|year)\(\d+\)| zerofill$")
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)

@@ -1,16 +1,18 @@
 """What one dump has said of its tables: which number means which table, and how rows of it begin.
 
-Knows: table maps met so far, and the prefixes of rows events. Never knows: transactions. Used by ``core/binlog.py`` and
-``core/usual.py``, which read the same tables.
+Knows: table maps met so far, the prefixes of rows events, and which tables are carried how. Never knows: transactions.
+Used by ``core/binlog.py`` and ``core/usual.py``, which read the same tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from vmerge.core.event_types import ROWS_KINDS
 from vmerge.core.events import TableMap
-from vmerge.core.rows_shapes import Prefix, TableEntry
+from vmerge.core.projection import Carried
+from vmerge.core.rows_shapes import Prefix, ProjectedPrefix, TableEntry
 from vmerge.core.table_map import read_table_map
 
 NUMBER_BYTES = 6
@@ -19,6 +21,8 @@ NUMBER_BYTES = 6
 NUMBER_AT = 19
 KEY_END = 31
 """A rows event's number, flags, and enough behind them to tell the partitions of a table apart."""
+
+_Prefix = TypeVar("_Prefix", Prefix, ProjectedPrefix)
 
 _MANY_TABLE_MAPS = 10_000
 """Kept at most: a source with more tables than it can keep open gives them new numbers all the time."""
@@ -30,21 +34,23 @@ _MANY_PREFIXES = 1000
 class SourceTables:
     """The tables of one dump. Owner: the decoder that made it.
 
-    Invariants: the number of ``last_map`` means its entry; whatever is in ``prefixes`` belongs to the table that its
-    number means now.
+    Invariants: the number of ``last_map`` means its entry; whatever prefix is kept belongs to the table that its number
+    means now.
     """
 
-    __slots__ = ("_wants", "entries", "last_map", "numbers", "prefixes")
+    __slots__ = ("_carriage", "_projected", "entries", "last_map", "numbers", "prefixes")
 
-    def __init__(self, wants: Callable[[TableMap], bool]) -> None:
-        self._wants = wants
+    def __init__(self, carriage: Callable[[TableMap], Carried | None]) -> None:
+        self._carriage = carriage
         self.entries: dict[bytes, TableEntry] = {}
         """By a table map's body, and by the same without its number."""
         self.numbers: dict[bytes, TableEntry] = {}
         self.last_map = b""
         """The last table map's body."""
         self.prefixes: dict[int, dict[bytes, Prefix]] = {kind: {} for kind in ROWS_KINDS}
-        """By a rows event's type, and its bytes from ``NUMBER_AT`` to ``KEY_END``. Wanted tables only."""
+        """By a rows event's type, and its bytes from ``NUMBER_AT`` to ``KEY_END``. Only of tables that are wanted as
+        they are: with these the fast lane has no other work."""
+        self._projected: dict[int, dict[bytes, ProjectedPrefix]] = {kind: {} for kind in ROWS_KINDS}
 
     def take_map(self, body: bytes) -> None:
         """Learn what a table map says, given without header and checksum."""
@@ -64,29 +70,29 @@ class SourceTables:
         entry = self.entries.get(body[NUMBER_BYTES:])
         if entry is None:
             table = read_table_map(body)
-            entry = self.entries[body[NUMBER_BYTES:]] = TableEntry(table, self._wants(table))
+            entry = self.entries[body[NUMBER_BYTES:]] = TableEntry(table, self._carriage(table))
         self.entries[body] = entry
         return entry
 
-    def prefix_of(self, event: bytes) -> Prefix | None:
+    def prefix_of(self, event: bytes) -> Prefix | ProjectedPrefix | None:
         """Return how a rows event begins, up to its row images; None when its rows are not wanted.
 
         Raises:
             KeyError: no table map has named its table.
             CorruptEvent, UnsupportedEvent: see ``TableEntry.read_prefix``.
         """
-        prefixes = self.prefixes[event[4]]
-        key = event[NUMBER_AT:KEY_END]
-        prefix = prefixes.get(key)
-        if prefix is not None and event.startswith(prefix.rest, KEY_END):
-            return prefix
+        kind, key = event[4], event[NUMBER_AT:KEY_END]
+        known = self.prefixes[kind].get(key) or self._projected[kind].get(key)
+        if known is not None and event.startswith(known.rest, KEY_END):
+            return known
         entry = self.numbers[event[NUMBER_AT : NUMBER_AT + NUMBER_BYTES]]
-        if not entry.wanted:
+        if entry.carried is None:
             return None
-        prefix = entry.read_prefix(event, KEY_END)
-        if len(prefixes) >= _MANY_PREFIXES:
-            prefixes.clear()
-        prefixes[key] = prefix
+        prefix = entry.read_prefix(entry.carried, event, KEY_END)
+        if isinstance(prefix, ProjectedPrefix):
+            _keep(self._projected[kind], key, prefix)
+        else:
+            _keep(self.prefixes[kind], key, prefix)
         return prefix
 
     def forget_numbers(self) -> None:
@@ -102,5 +108,12 @@ class SourceTables:
             self.entries.clear()
 
     def _forget_prefixes(self) -> None:
-        for prefixes in self.prefixes.values():
-            prefixes.clear()
+        for kind in ROWS_KINDS:
+            self.prefixes[kind].clear()
+            self._projected[kind].clear()
+
+
+def _keep(prefixes: dict[bytes, _Prefix], key: bytes, prefix: _Prefix) -> None:
+    if len(prefixes) >= _MANY_PREFIXES:
+        prefixes.clear()
+    prefixes[key] = prefix

@@ -20,11 +20,9 @@ from dataclasses import dataclass, replace
 from vmerge.core.duplicates import DuplicatePolicy, DuplicateRules
 from vmerge.core.findings import Finding, error, warning
 from vmerge.core.rules import StreamRules, TableName
-from vmerge.core.schema import ForeignKey, TableSchema, differences, key_differences
+from vmerge.core.schema import GENERATED_KEY, ForeignKey, TableSchema, differences, key_differences
 
 TRANSACTIONAL_ENGINE = "InnoDB"
-GENERATED_KEY = "my_row_id"
-"""The name of the invisible primary key that a server makes by itself."""
 
 _Parts = tuple[tuple[str, ...], TableName, tuple[str, ...]]
 

@@ -1,7 +1,7 @@
 """Table map events: bytes to ``TableMap``.
 
 Knows: the layout of a table map event's body, its optional metadata included. Never knows: which tables are
-wanted, or what the target's table looks like. Used by ``core/binlog.py``.
+wanted, or what the target's table looks like. Used by ``core/source_tables.py`` and ``core/map_columns.py``.
 Source: mysql::binlog::event::Table_map_event, "Table_map_event::Optional_metadata_fields".
 """
 
@@ -18,7 +18,7 @@ from vmerge.errors import CorruptEvent
 _Value = TypeVar("_Value")
 
 
-class _Field(IntEnum):
+class MapField(IntEnum):
     """Table_map_event::Optional_metadata_field_type."""
 
     SIGNEDNESS = 1
@@ -36,12 +36,12 @@ class _Field(IntEnum):
     VECTOR_DIMENSIONALITY = 13
 
 
-_ENUM_AND_SET = frozenset({ColumnType.ENUM, ColumnType.SET})
+ENUM_AND_SET = frozenset({ColumnType.ENUM, ColumnType.SET})
 _COLLATED: dict[int, frozenset[ColumnType]] = {
-    _Field.DEFAULT_CHARSET: CHARACTER_TYPES,
-    _Field.COLUMN_CHARSET: CHARACTER_TYPES,
-    _Field.ENUM_AND_SET_DEFAULT_CHARSET: _ENUM_AND_SET,
-    _Field.ENUM_AND_SET_COLUMN_CHARSET: _ENUM_AND_SET,
+    MapField.DEFAULT_CHARSET: CHARACTER_TYPES,
+    MapField.COLUMN_CHARSET: CHARACTER_TYPES,
+    MapField.ENUM_AND_SET_DEFAULT_CHARSET: ENUM_AND_SET,
+    MapField.ENUM_AND_SET_COLUMN_CHARSET: ENUM_AND_SET,
 }
 
 
@@ -58,6 +58,14 @@ def read_length(data: bytes, offset: int) -> tuple[int, int]:
     if width is None or offset + 1 + width > len(data):
         raise CorruptEvent(f"a length in a binlog event is not readable (first byte {first})")
     return int.from_bytes(data[offset + 1 : offset + 1 + width], "little"), offset + 1 + width
+
+
+def write_length(number: int) -> bytes:
+    """Return a length-encoded integer, such that ``read_length`` reads it."""
+    if number < 251:
+        return bytes((number,))
+    width, first = next((width, first) for width, first in ((2, 252), (3, 253), (8, 254)) if number < 1 << 8 * width)
+    return bytes((first,)) + number.to_bytes(width, "little")
 
 
 def read_table_map(body: bytes) -> TableMap:
@@ -146,33 +154,33 @@ class _Columns:
     def take(self, field: int, value: bytes) -> None:
         """Read one field. One that is not known here is left alone: what it says is more than we ask."""
         match field:
-            case _Field.DEFAULT_CHARSET | _Field.ENUM_AND_SET_DEFAULT_CHARSET:
+            case MapField.DEFAULT_CHARSET | MapField.ENUM_AND_SET_DEFAULT_CHARSET:
                 self._take_default_collation(_COLLATED[field], value)
-            case _Field.COLUMN_CHARSET | _Field.ENUM_AND_SET_COLUMN_CHARSET:
+            case MapField.COLUMN_CHARSET | MapField.ENUM_AND_SET_COLUMN_CHARSET:
                 self._collation_ids.update(self._numbers(_COLLATED[field], value))
-            case _Field.ENUM_LABELS | _Field.SET_LABELS:
-                kind = ColumnType.ENUM if field == _Field.ENUM_LABELS else ColumnType.SET
+            case MapField.ENUM_LABELS | MapField.SET_LABELS:
+                kind = ColumnType.ENUM if field == MapField.ENUM_LABELS else ColumnType.SET
                 self._take_labels(self._indexes({kind}), value)
-            case _Field.SIMPLE_PRIMARY_KEY:
+            case MapField.SIMPLE_PRIMARY_KEY:
                 self.primary_key = tuple(_read_numbers(value))
-            case _Field.PRIMARY_KEY_WITH_PREFIX:
+            case MapField.PRIMARY_KEY_WITH_PREFIX:
                 self.primary_key = tuple(_read_numbers(value)[::2])  # each index is followed by a length
             case _:
                 self._take_plain(field, value)
 
     def _take_plain(self, field: int, value: bytes) -> None:
         match field:
-            case _Field.SIGNEDNESS:
+            case MapField.SIGNEDNESS:
                 indexes = self._indexes(NUMERIC_TYPES)
                 bits = dict(zip(indexes, _read_bits(value, len(indexes)), strict=True))
                 self.unsigned = tuple(bits.get(index, False) for index in range(len(self.shapes)))
-            case _Field.COLUMN_NAME:
+            case MapField.COLUMN_NAME:
                 self.names = tuple(name.decode("utf-8") for name in _read_texts(value))
-            case _Field.COLUMN_VISIBILITY:
+            case MapField.COLUMN_VISIBILITY:
                 self.visible = _read_bits(value, len(self.shapes))
-            case _Field.GEOMETRY_TYPE:
+            case MapField.GEOMETRY_TYPE:
                 self.geometries = self._spread(self._numbers({ColumnType.GEOMETRY}, value))
-            case _Field.VECTOR_DIMENSIONALITY:
+            case MapField.VECTOR_DIMENSIONALITY:
                 self.dimensions = self._spread(self._numbers({ColumnType.VECTOR}, value))
 
     def _indexes(self, types: Set[ColumnType]) -> list[int]:

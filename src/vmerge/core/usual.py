@@ -26,6 +26,7 @@ from vmerge.core.event_types import CHECKSUM_LENGTH, GTID, GTID_TAGGED, HEADER_L
 from vmerge.core.events import RowsEvent, Transaction, new_named
 from vmerge.core.position import LAST_NUMBER, Gtid
 from vmerge.core.query import FIXED_BYTES, FIXED_PART
+from vmerge.core.rows_shapes import ProjectedPrefix
 from vmerge.core.source_tables import KEY_END, NUMBER_AT, NUMBER_BYTES, SourceTables
 from vmerge.core.tagged_gtid import read_tagged_gtid
 from vmerge.errors import SourceError
@@ -106,9 +107,15 @@ class UsualTransactions:
                 elif kind in prefixes:
                     prefix = prefixes[kind].get(event[NUMBER_AT:KEY_END])
                     if prefix is None or not event.startswith(prefix.rest, KEY_END):
-                        prefix = self._tables.prefix_of(event)
-                        if prefix is None:
+                        found = self._tables.prefix_of(event)
+                        if found is None:
                             continue  # a table that is not wanted
+                        if isinstance(found, ProjectedPrefix):
+                            for one in found.project(event[found.end : _END]):
+                                rows.append(one)
+                                byte_count += len(one.images)
+                            continue
+                        prefix = found
                     _, at, shape = prefix
                     images = event[at:_END]
                     rows.append(new_named(RowsEvent, (shape, images)))

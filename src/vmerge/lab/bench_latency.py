@@ -29,6 +29,7 @@ from pymysql.cursors import Cursor
 from vmerge.core.binlog import Surroundings
 from vmerge.core.events import Heartbeat, Transaction
 from vmerge.core.position import GtidSet
+from vmerge.core.projection import Carried
 from vmerge.lab.bench_load import SERVER_OPTIONS, executed
 from vmerge.lab.comparison import Comparison, Shard, compare
 from vmerge.lab.merge import Merge, Stream
@@ -146,7 +147,7 @@ def _commits(target: Server, begin: GtidSet) -> Iterator[int]:
     """Return when the target committed each transaction with rows of the table, in microseconds."""
     endpoint = Endpoint("target", target.host, target.port, "root", "", str(target.socket_path), Tls(TlsMode.DISABLED))
     surroundings = Surroundings(
-        wants=lambda table: table.database == DATABASE,
+        carriage=lambda table: Carried(table) if table.database == DATABASE else None,
         open_store=lambda: SpooledRows(None),
         decompress=decompress,
         spool_above_bytes=1 << 20,

@@ -206,7 +206,7 @@ def _unchecked(shape: RowsShape) -> RowsShape:
 
 def _require_carried(plan: Plan, stored: StoredEntry) -> None:
     """Pass when the row still belongs to the table. Raises ``SchemaMismatch`` when that was altered."""
-    if not plan.wants(stored.entry.table):
+    if not plan.still_carries(stored.entry.table):
         raise DaemonError(
             f"stream {stored.stream} does not carry {stored.entry.table.name} any more",
             hint="Put the table back into the workflow file.",

@@ -58,8 +58,8 @@ SESSION: dict[str, str | int] = {
 class TargetPlan(MemberRules, Protocol):
     """What is known of the target's tables."""
 
-    def wants(self, table_map: TableMap) -> bool:
-        """Whether rows of this shape are carried; raises ``SchemaMismatch`` when they do not fit."""
+    def still_carries(self, table_map: TableMap) -> bool:
+        """Whether rows that were kept from earlier are carried; raises ``SchemaMismatch`` when they do not fit."""
 
 
 class MySqlTarget:
@@ -256,7 +256,7 @@ class MySqlTarget:
             QuarantineSettled: an operator was there before.
         """
         connection, applier = self._opened()
-        self._plan.wants(self.quarantine.entries[name].table)
+        self._plan.still_carries(self.quarantine.entries[name].table)
         self._is_open = True
         try:
             entry = self._kept.take(connection, name)

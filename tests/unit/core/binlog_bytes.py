@@ -14,6 +14,7 @@ import zstandard
 from vmerge.core.binlog import BinlogDecoder, Surroundings
 from vmerge.core.events import RowsEvent, SourceItem, TableMap, Transaction
 from vmerge.core.position import Gtid
+from vmerge.core.projection import Carried
 from vmerge.errors import CorruptEvent, VmergeError
 
 SERVER = bytes.fromhex("3e11fa4771ca11e19e33c80aa9429562")
@@ -36,6 +37,14 @@ def make_event(kind: int, body: bytes, *, checksum: bool = True, position: int =
     size = 19 + len(body) + (4 if checksum else 0)
     head = integer(5, 4) + bytes((kind,)) + integer(1, 4) + integer(size, 4) + integer(position, 4) + integer(flags, 2)
     return head + body + (integer(crc32(head + body), 4) if checksum else b"")
+
+
+Carriage = Callable[[TableMap], Carried | None]
+
+
+def carried(wants: Callable[[TableMap], bool]) -> Carriage:
+    """Some tables, as they are."""
+    return lambda table: Carried(table) if wants(table) else None
 
 
 class MemoryStore:
@@ -163,17 +172,17 @@ class Dump:
     def decode(
         self,
         *,
-        wants: Callable[[TableMap], bool] = lambda table: True,
+        carriage: Carriage = Carried,
         spool_above_bytes: int = 1 << 30,
         open_store: Callable[[], MemoryStore] = MemoryStore,
     ) -> list[SourceItem]:
-        return decode(self.events, wants=wants, spool_above_bytes=spool_above_bytes, open_store=open_store)
+        return decode(self.events, carriage=carriage, spool_above_bytes=spool_above_bytes, open_store=open_store)
 
 
 def decode(
     events: Iterable[bytes],
     *,
-    wants: Callable[[TableMap], bool] = lambda table: True,
+    carriage: Carriage = Carried,
     spool_above_bytes: int = 1 << 30,
     open_store: Callable[[], MemoryStore] = MemoryStore,
 ) -> list[SourceItem]:
@@ -181,10 +190,10 @@ def decode(
 
     At once but for the first two, which tell whether there are checksums.
     """
-    answers: dict[tuple[str, bytes], bool] = {}
+    answers: dict[tuple[str, bytes], Carried | None] = {}
 
-    def asks(table: TableMap) -> bool:
-        answers[table.name, table.tail] = wants(table)
+    def asks(table: TableMap) -> Carried | None:
+        answers[table.name, table.tail] = carriage(table)
         return answers[table.name, table.tail]
 
     whole = list(events)

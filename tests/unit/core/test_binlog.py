@@ -7,6 +7,7 @@ from tests.unit.core.binlog_bytes import (
     COMMITTED_AT,
     Dump,
     MemoryStore,
+    carried,
     changes,
     decode,
     gtid,
@@ -15,7 +16,8 @@ from tests.unit.core.binlog_bytes import (
     summary,
 )
 
-from vmerge.core.events import Heartbeat, SchemaChange, Transaction
+from vmerge.core.events import Heartbeat, SchemaChange, TableMap, Transaction
+from vmerge.core.projection import Carried
 from vmerge.errors import CorruptEvent, UnsupportedEvent
 
 A, B, C = row(1, 1), row(2, 2), row(3, 3)
@@ -42,7 +44,7 @@ def test_the_position_of_a_prefix_is_its_last_gtid() -> None:
 
 def test_rows_of_other_tables_are_left_out_and_their_gtid_stays() -> None:
     """A transaction without a row of interest still moves the position."""
-    items = Dump().insert(1, A).decode(wants=lambda table: table.name != "d.t")
+    items = Dump().insert(1, A).decode(carriage=carried(lambda table: table.name != "d.t"))
     assert summary(items) == [(1, [])]
     assert isinstance(items[0], Transaction)
     assert items[0].byte_count == 0
@@ -56,11 +58,11 @@ def test_a_table_is_asked_for_once_a_shape() -> None:
     dump.table_map(number=9, tail=b"\3\3\3\3\0\0").rows(row(1, 1, 1), columns=b"\3\xff").xid()
     asked: list[str] = []
 
-    def wants(table: object) -> bool:
+    def carriage(table: TableMap) -> Carried:
         asked.append(str(table))
-        return True
+        return Carried(table)
 
-    (item,) = dump.decode(wants=wants)
+    (item,) = dump.decode(carriage=carriage)
     assert isinstance(item, Transaction)
     shapes = [shape for shape, _ in item.rows]
     assert len(asked) == 2
@@ -154,7 +156,7 @@ def test_savepoints_change_nothing() -> None:
 def test_a_commit_statement_ends_what_no_engine_commits() -> None:
     """Engines without transactions end theirs with COMMIT as a statement: not wanted it is passed, wanted refused."""
     dump = Dump().gtid(1).begin().table_map().rows(A).query("COMMIT")
-    assert summary(dump.decode(wants=lambda table: False)) == [(1, [])]
+    assert summary(dump.decode(carriage=carried(lambda table: False))) == [(1, [])]
     with pytest.raises(UnsupportedEvent, match="engine without transactions"):
         dump.decode()
     with pytest.raises(UnsupportedEvent, match="engine without transactions"):
@@ -208,7 +210,9 @@ def test_create_table_select_keeps_its_rows() -> None:
     """The rows come out as a transaction; without any row of interest the statement comes out as a schema change."""
     dump = Dump().gtid(1).begin().query(CREATE_SELECT).table_map().rows(A).xid().insert(2, B)
     assert summary(dump.decode()) == [(1, [("WRITE", "t", A)]), (2, [("WRITE", "t", B)])]
-    assert dump.decode(wants=lambda table: False)[0] == SchemaChange(gtid(1), COMMITTED_AT, "d", CREATE_SELECT)
+    assert dump.decode(carriage=carried(lambda table: False))[0] == SchemaChange(
+        gtid(1), COMMITTED_AT, "d", CREATE_SELECT
+    )
     dump = Dump().gtid(1).begin().query(CREATE_SELECT).xid()
     assert dump.decode() == [SchemaChange(gtid(1), COMMITTED_AT, "d", CREATE_SELECT)]
 

@@ -87,7 +87,7 @@ def plan(target: tuple[Column, ...] | None = COLUMNS, source: tuple[Column, ...]
 def test_rows_of_equal_tables_are_wanted_and_named(full: bool) -> None:
     """Rows go to the table that the rules name, once it is proven equal."""
     rows = rows_of(full=full)
-    assert plan().wants(rows)
+    assert plan().carriage(rows)
     assert plan().target_name(rows) == ("shop", "customer")
 
 
@@ -96,19 +96,19 @@ def test_rows_of_equal_tables_are_wanted_and_named(full: bool) -> None:
 )
 def test_rows_outside_of_the_rules_are_not_wanted(database: str, table: str) -> None:
     """What no rule names is left out without a look at its columns."""
-    assert not plan(target=None).wants(rows_of(database=database, table=table))
+    assert not plan(target=None).carriage(rows_of(database=database, table=table))
 
 
 def test_a_missing_target_table_stops_its_first_rows() -> None:
     """Rows of a table that a pattern takes in are never dropped because the target lacks the table."""
     with pytest.raises(SchemaMismatch, match=r"shop_0\.order_line came, but the target had no table shop\.order_line"):
-        plan().wants(rows_of(table="order_line"))
+        plan().carriage(rows_of(table="order_line"))
 
 
 def test_a_mismatch_is_an_error_of_the_target_with_a_hint() -> None:
     """The message names both tables, the column and both sides; the hint says what to do."""
     with pytest.raises(SchemaMismatch) as raised:
-        plan(with_column(1, type_text="varchar(50)", octet_length=200)).wants(rows_of())
+        plan(with_column(1, type_text="varchar(50)", octet_length=200)).carriage(rows_of())
     assert raised.value.message == (
         "rows of shop_0.customer do not fit shop.customer on the target: column 2 (`email` in shop.customer on the "
         "target): is a varchar or varbinary of 400 bytes in the rows, varchar(50) in the table"
@@ -140,7 +140,7 @@ def test_every_difference_of_columns_stops_the_rows(case: str, full: bool) -> No
     """With full metadata and without, no difference that could change a value gets through."""
     columns, text = ALTERED[case]
     with pytest.raises(SchemaMismatch) as raised:
-        plan(columns).wants(rows_of(full=full))
+        plan(columns).carriage(rows_of(full=full))
     assert text in raised.value.message
 
 
@@ -148,42 +148,42 @@ def test_every_difference_of_columns_stops_the_rows(case: str, full: bool) -> No
 def test_full_metadata_needs_no_schema_of_the_source(case: str) -> None:
     """When the source's table was altered after the rows, their own description decides."""
     columns, _ = ALTERED[case]
-    assert plan(source=None).wants(rows_of())
-    assert plan(source=COLUMNS[:3]).wants(rows_of())
+    assert plan(source=None).carriage(rows_of())
+    assert plan(source=COLUMNS[:3]).carriage(rows_of())
     with pytest.raises(SchemaMismatch):
-        plan(columns, source=None).wants(rows_of())
+        plan(columns, source=None).carriage(rows_of())
 
 
 @pytest.mark.parametrize("source", [None, COLUMNS[:3], with_column(0, type_text="int unsigned")])
 def test_without_full_metadata_an_altered_source_stops_the_rows(source: tuple[Column, ...] | None) -> None:
     """A schema that no longer agrees with the rows proves nothing about names."""
     with pytest.raises(SchemaMismatch, match="names cannot be compared"):
-        plan(source=source).wants(rows_of(full=False))
+        plan(source=source).carriage(rows_of(full=False))
 
 
 def test_generated_columns_need_the_schema_of_the_source() -> None:
     """No table map says that a column is generated, so an altered source with one stops the rows."""
     columns = with_column(1, generated=Generation(GenerationKind.VIRTUAL, "upper(`backup`)"))
-    assert plan(columns, columns).wants(rows_of(columns))
+    assert plan(columns, columns).carriage(rows_of(columns))
     with pytest.raises(SchemaMismatch, match="generated columns cannot be compared"):
-        plan(columns, None).wants(rows_of(columns))
+        plan(columns, None).carriage(rows_of(columns))
 
 
 def test_labels_that_the_schema_cannot_show_are_counted() -> None:
     """Labels of bytes are compared by number, and by the text that both servers print."""
     columns = with_column(3, label_bytes=None)
-    assert plan(columns, columns).wants(rows_of())
+    assert plan(columns, columns).carriage(rows_of())
     with pytest.raises(SchemaMismatch, match="2 labels in the rows"):
-        plan(with_column(3, labels=("s",), label_bytes=None), columns).wants(rows_of())
+        plan(with_column(3, labels=("s",), label_bytes=None), columns).carriage(rows_of())
 
 
 def test_an_unknown_type_is_refused() -> None:
     """A column type that is not known here cannot be proven equal to anything."""
     rows = replace(rows_of(), types=b"\xc8" + rows_of().types[1:])
     with pytest.raises(SchemaMismatch, match="a type that is not known"):
-        plan().wants(rows)
+        plan().carriage(rows)
     with pytest.raises(SchemaMismatch, match="column 1"):
-        plan(with_column(0, type_text="uuid")).wants(rows_of())
+        plan(with_column(0, type_text="uuid")).carriage(rows_of())
 
 
 def test_the_planned_tables_are_the_source_s_that_the_rules_take_in() -> None:

@@ -19,6 +19,7 @@ from tests.unit.core.binlog_bytes import (
     Dump,
     MemoryStore,
     as_plain,
+    carried,
     decode,
     decode_cut,
     decompress,
@@ -62,7 +63,7 @@ STEPS: list[Callable[[Dump], object]] = [
 
 
 def surroundings() -> Surroundings:
-    return Surroundings(lambda table: table.table != "unwanted", MemoryStore, decompress, SPOOL_ABOVE)
+    return Surroundings(carried(lambda table: table.table != "unwanted"), MemoryStore, decompress, SPOOL_ABOVE)
 
 
 @FUZZ
@@ -91,7 +92,7 @@ def test_each_step_between_usual_ones(step: Callable[[Dump], object]) -> None:
     step(dump)
     dump.gtid(23).begin().table_map("u", number=8).rows(B, kind=UPDATE).xid().insert(24, A).heartbeat().heartbeat()
     with contextlib.suppress(VmergeError):
-        dump.decode(wants=surroundings().wants, spool_above_bytes=SPOOL_ABOVE)
+        dump.decode(carriage=surroundings().carriage, spool_above_bytes=SPOOL_ABOVE)
 
 
 @pytest.mark.parametrize("extra", [b"", b"\1\5\0"])
@@ -116,7 +117,7 @@ def test_a_number_that_means_another_table() -> None:
 
 def lane(dump: Dump) -> UsualTransactions:
     """A lane that knows the tables of a dump."""
-    tables = SourceTables(surroundings().wants)
+    tables = SourceTables(surroundings().carriage)
     for event in dump.events:
         if event[4] == 19:
             tables.take_map(event[19:-4])
@@ -135,7 +136,7 @@ def test_it_takes_what_is_usual() -> None:
     dump = usual()
     taken: list[Transaction] = []
     assert lane(dump).take(dump.events, 2, taken) == len(dump.events)
-    decoded = dump.decode(wants=surroundings().wants)
+    decoded = dump.decode(carriage=surroundings().carriage)
     assert [as_plain(item) for item in taken] == [as_plain(item) for item in decoded]
 
 

@@ -1,0 +1,161 @@
+"""How rows of one shape of a source's table get into a target's table, proven or refused.
+
+Knows: both tables' schemas as read at start, and the rule of the table. Never knows: servers or rows, or which tables
+a stream carries. Used by ``core/plan.py``.
+
+The proof
+---------
+Rows are applied by position, and the server that applies them is silent about most that can go wrong (see
+``core/proof.py``). So the first rows of every shape of every table are let through only when the target's table is
+proven equal: first by the table map that came with the rows, which is the truth about them; then by the source's
+schema as read at start, for what a table map does not say. That second part counts only when the schema still agrees
+with the table map. When the table was altered in between, full metadata (binlog_row_metadata=FULL) is proof enough,
+unless the target's table has generated columns, about which no table map says anything.
+
+Under a rule the same is proven of what the rule makes of the rows: the table map and the source's schema are projected
+first. For that the names of the rows' columns must be known, by full metadata or by a schema that still agrees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vmerge.core.events import TableMap
+from vmerge.core.filter_column import columns_of_map, columns_of_schema
+from vmerge.core.layout import Copied, Layout, Unfit, hides_rows, lay_out, projected_schema
+from vmerge.core.predicate import Predicate
+from vmerge.core.predicate_binding import bind
+from vmerge.core.projection import Carried, Keeps, Projection
+from vmerge.core.proof import map_differences
+from vmerge.core.rules import TableName, TableRule
+from vmerge.core.schema import TableSchema, differences
+from vmerge.errors import FilterRefused, SchemaMismatch
+
+_ALTERED = "the source's table was made or altered after these rows or after the start, so"
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """One table that the rules take in: its names and schemas; None for a side that lacked it at start."""
+
+    source_name: TableName
+    target_name: TableName
+    source: TableSchema | None
+    target: TableSchema | None
+    rule: TableRule | None = None
+
+
+def carry(table_map: TableMap, table: TablePlan) -> Carried:
+    """Return how rows of this shape are carried.
+
+    Raises:
+        SchemaMismatch: the target's table is missing or not proven equal.
+    """
+    target = _require_target(table_map, table)
+    source = _agreeing(table_map, table.source)
+    if table.rule is None:
+        _require_equal(table_map, source, target)
+        return Carried(table_map)
+    layout = _lay_out(table_map, source, target, table.rule)
+    _require_told_apart(table_map, layout, source, target)
+    keeps = None if table.rule.where is None else _bind(table_map, source, table.rule.where)
+    projection = Projection(table_map, layout, target, keeps)
+    projected = None if source is None else projected_schema(source, target, layout)
+    _require_equal(projection.table, projected, target)
+    is_same = keeps is None and layout.keeps_rows and len(layout.places) == table_map.column_count
+    return Carried(projection.table, None if is_same else projection)
+
+
+def require_kept(table_map: TableMap, table: TablePlan) -> None:
+    """Pass when rows that were carried and then kept still fit the target's table, which they have the shape of.
+
+    Raises:
+        SchemaMismatch: the target's table is missing or not proven equal.
+    """
+    target = _require_target(table_map, table)
+    source = table.source
+    if source is not None and table.rule is not None:
+        layout = lay_out([column.name for column in source.columns], target, table.rule)
+        source = projected_schema(source, target, layout) if isinstance(layout, Layout) else None
+    _require_equal(table_map, _agreeing(table_map, source), target)
+
+
+def _require_target(table_map: TableMap, table: TablePlan) -> TableSchema:
+    if table.target is None:
+        raise SchemaMismatch(
+            f"rows of {table_map.name} came, but the target had no table {'.'.join(table.target_name)} "
+            "when the stream started",
+            hint="Create it on the target with the source's definition, then start the stream again.",
+        )
+    return table.target
+
+
+def _agreeing(table_map: TableMap, source: TableSchema | None) -> TableSchema | None:
+    """Return the source's schema if it still is the one of the rows."""
+    return None if source is None or map_differences(table_map, source, source.name) else source
+
+
+def _require_equal(table_map: TableMap, source: TableSchema | None, target: TableSchema) -> None:
+    """Compare rows in the target's shape, and the schema that they have so, with the target's table."""
+    found = map_differences(table_map, target, f"{target.name} on the target")
+    if not found:
+        found = _unsaid_differences(table_map, source, target)
+    if found:
+        raise SchemaMismatch(f"rows of {table_map.name} do not fit {target.name} on the target: {'; '.join(found)}")
+
+
+def _unsaid_differences(table_map: TableMap, source: TableSchema | None, target: TableSchema) -> tuple[str, ...]:
+    """Compare what the table map does not say."""
+    if source is not None:
+        return differences(source, target)
+    if not table_map.names:
+        return (f"{_ALTERED} names cannot be compared",)
+    if any(column.generated is not None for column in target.columns):
+        return (f"{_ALTERED} generated columns cannot be compared",)
+    return ()
+
+
+def _lay_out(table_map: TableMap, source: TableSchema | None, target: TableSchema, rule: TableRule) -> Layout:
+    names = table_map.names
+    if not names:
+        if source is None:
+            raise SchemaMismatch(
+                f"rows of {table_map.name} have no names of columns, which the rule of {target.name} needs: {_ALTERED} "
+                "it does not tell them",
+                hint="Set binlog_row_metadata=FULL on the source.",
+            )
+        names = tuple(column.name for column in source.columns)
+    layout = lay_out(names, target, rule)
+    if isinstance(layout, Unfit):
+        raise SchemaMismatch(
+            f"rows of {table_map.name} do not fit {target.name} on the target under its rule: "
+            f"{'; '.join(layout.problems)}",
+            hint=f"Correct `rules` for {target.name} in the workflow file, or the tables.",
+        )
+    return layout
+
+
+def _bind(table_map: TableMap, source: TableSchema | None, where: Predicate) -> Keeps:
+    """Bind a filter to rows with these columns, whose names are known by now."""
+    columns = columns_of_map(table_map) if source is None else columns_of_schema(source)
+    try:
+        return bind(where, columns).decide
+    except FilterRefused as refusal:
+        raise SchemaMismatch(
+            f"rows of {table_map.name} cannot be filtered: {refusal.message}", hint=refusal.hint
+        ) from refusal
+
+
+def _require_told_apart(table_map: TableMap, layout: Layout, source: TableSchema | None, target: TableSchema) -> None:
+    if source is not None:
+        is_hidden = hides_rows(source, projected_schema(source, target, layout), target)
+    else:
+        copied = {place.index for place in layout.places if isinstance(place, Copied)}
+        is_hidden = not copied.issuperset(table_map.primary_key or ())
+    if is_hidden:
+        raise SchemaMismatch(
+            f"rows of {table_map.name} cannot be told apart on the target: a part of their primary key is not carried, "
+            f"and the primary key of {target.name} is no other unique key of theirs",
+            hint="Carry the source's primary key too, or give the target's the columns of a unique key that is "
+            "NOT NULL at the source.",
+        )

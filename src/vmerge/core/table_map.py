@@ -17,6 +17,9 @@ from vmerge.errors import CorruptEvent
 
 _Value = TypeVar("_Value")
 
+MOST_COLUMNS = 4096
+"""Of one table, in any storage engine ("Limits on Table Column Count" in MySQL's manual)."""
+
 
 class MapField(IntEnum):
     """Table_map_event::Optional_metadata_field_type."""
@@ -94,6 +97,8 @@ def _read_table_map(body: bytes) -> TableMap:
     table, offset = _read_name(body, offset)
     tail = body[offset:]
     count, start = read_length(tail, 0)
+    if not 0 < count <= MOST_COLUMNS:
+        raise CorruptEvent(f"the table map of {database}.{table} has {count} columns")
     types = tail[start : start + count]
     size, offset = read_length(tail, start + count)
     metadata = tail[offset : offset + size]
@@ -224,8 +229,12 @@ def _read_name(body: bytes, offset: int) -> tuple[str, int]:
 
 
 def _optional_fields(tail: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
+    met: set[int] = set()
     while offset < len(tail):
         field = tail[offset]
+        if field in met:
+            raise CorruptEvent("a table map event has a field of its optional metadata twice")
+        met.add(field)
         size, start = read_length(tail, offset + 1)
         if start + size > len(tail):
             raise CorruptEvent("the optional metadata of a table map event is cut")

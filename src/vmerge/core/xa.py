@@ -14,7 +14,7 @@ from vmerge.core.events import Transaction
 from vmerge.core.row_store import RowStore
 from vmerge.errors import CorruptEvent
 
-_XA = re.compile(rb"XA\s+(START|BEGIN|END|COMMIT|ROLLBACK)\s+(.*?)\s*$", re.IGNORECASE | re.DOTALL)
+_XA = re.compile(rb"XA\s+(START|BEGIN|END|COMMIT|ROLLBACK)\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
 class XaStatement(NamedTuple):
@@ -26,7 +26,7 @@ class XaStatement(NamedTuple):
 
 def read_xa(statement: bytes) -> XaStatement | None:
     """Read an XA statement; None if it is not one that a binlog holds."""
-    match = _XA.match(statement)
+    match = _XA.match(statement.rstrip())
     if match is None:
         return None
     verb = match[1].decode("ascii").upper()

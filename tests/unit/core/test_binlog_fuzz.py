@@ -1,24 +1,42 @@
-"""Damaged dumps: every outcome is a value or one of our errors, and what gets through has a safe shape."""
+"""Damaged dumps: every outcome is a value or one of our errors, within bounds of time and memory.
+
+What gets through has a safe shape, and the fast lane of the decoder and the slow one come to the same.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from datetime import timedelta
+from itertools import cycle, islice
+from random import Random
 from typing import NoReturn
-from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.core.binlog_bytes import DELETE, UPDATE, Dump, decode, integer, row
+from tests.unit.core.binlog_bytes import Dump, MemoryStore, as_plain, decode, decode_cut, integer
+from tests.unit.core.campaign import run_cases
+from tests.unit.core.mutation import damaged_dump
+from tests.unit.core.recordings import HISTORIES
+from tests.unit.core.table_rules import Rules
+from tests.unit.core.test_plan import COLUMNS, schema
 from tests.unit.core.test_statement import check, read_piece
 
-from vmerge.core.events import RowsKind, SourceItem, Transaction
+from vmerge.core import event_types
+from vmerge.core.binlog import Surroundings
+from vmerge.core.events import RowsEvent, RowsKind, SchemaChange, SourceItem, TableMap, Transaction
+from vmerge.core.fold import fold
+from vmerge.core.grouping import group_by_kind
+from vmerge.core.literals import RowLiterals
+from vmerge.core.proof import map_differences
+from vmerge.core.rowimage import ImageCutter
+from vmerge.core.schema_change import read_change
 from vmerge.core.statement import StatementBuilder
-from vmerge.errors import VmergeError
+from vmerge.errors import UnsupportedEvent, VmergeError
 from vmerge.mysql.source import _Packets as Packets
 from vmerge.mysql.source import decompress
 
-A, B = row(1, 1), row(2, 2)
 FUZZ = settings(
     max_examples=300,
     derandomize=True,
@@ -26,88 +44,121 @@ FUZZ = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
-
-def healthy(*, checksums: bool) -> Dump:
-    """A dump with one of everything that has a body of its own."""
-    dump = Dump(checksums=checksums).insert(1, A).gtid(2).begin().table_map()
-    dump.rows(A, flags=0).rows(A + B, kind=UPDATE).rows(A, kind=DELETE, extra=b"\1\5\0").xid()
-    with dump.gtid(3).payload():
-        dump.begin().table_map("u", number=8).rows(B).xid()
-    dump.gtid(4).query("DROP TABLE t", status=b"\4\x08\0\x08\0\x08\0").heartbeat()
-    dump.gtid(5).query("XA START X'61',X'',1").table_map().rows(A).query("XA END X'61',X'',1").xa_prepare(b"a")
-    return dump.gtid(6).query("XA COMMIT X'61',X'',1").next_file(checksums=checksums).insert(7, B)
+NO_KEYS = Rules()
+BUILDER_LIMIT = 1000
+CHARSETS = {8: "latin1", 33: "utf8mb3", 45: "utf8mb4", 63: "binary", 224: "utf8mb4", 255: "utf8mb4"}
 
 
-DUMPS = {checksums: healthy(checksums=checksums).events for checksums in (True, False)}
-
-mutations = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=6)
-
-
-def repaired(event: bytearray, *, checksums: bool) -> bytes:
-    """Give a damaged event a right length and a right checksum, so that the damage gets as far as it can."""
-    if len(event) < 23:
-        return bytes(event)
-    event[9:13] = integer(len(event), 4)
-    if checksums:
-        event[-4:] = integer(crc32(bytes(event[:-4])), 4)
-    return bytes(event)
-
-
-def outcome(events: list[bytes]) -> list[SourceItem]:
-    """Decode; one of our errors is as good as a value."""
-    try:
-        return decode(events)
-    except VmergeError as error:
-        assert error.message
-        return []
-
-
-def assert_safe(items: list[SourceItem]) -> None:
+def assert_safe(rows: Iterable[RowsEvent]) -> None:
     """Whatever rows got through make pieces of the shape that a server survives."""
+    rows = list(rows)
+    for shape, _ in rows:
+        count = shape.table.column_count
+        assert shape.kind in RowsKind
+        bitmaps = 1 if shape.kind in (RowsKind.WRITE, RowsKind.DELETE) else 2
+        assert len(shape.columns) - bitmaps * ((count + 7) // 8) in (1, 3, 4, 9)
+    builder = StatementBuilder(lambda table: (table.database[:64], table.table[:64]), BUILDER_LIMIT, 77)
+    for piece in builder.build(rows, 1_700_000_000):
+        if all(shape.kind in (RowsKind.WRITE, RowsKind.DELETE) for shape, _ in rows):
+            check(read_piece(piece, table_flags=None))
+
+
+def examine(item: SourceItem) -> None:
+    """Do with an item what a stream may do with it, short of a server."""
+    if isinstance(item, SchemaChange):
+        read_change(item.statement, item.database)
+    if not isinstance(item, Transaction):
+        return
+    rows = list(item.rows)
+    assert sum(len(images) for _, images in rows) == item.byte_count
+    assert_safe(rows)
+    assert_safe(group_by_kind(rows, lambda table: False) or ())
+    for shape, images in rows:
+        map_differences(shape.table, schema(tuple(islice(cycle(COLUMNS), shape.table.column_count))), "the target")
+        if shape.kind is not RowsKind.PARTIAL_UPDATE:
+            keys = range(min(2, shape.table.column_count))
+            assert b"".join(image for _, image in ImageCutter(shape.table, keys).cut(images)) == images
+            write(shape.table, images)
+    assert_safe(fold(rows, NO_KEYS).rows())
+
+
+def write(table: TableMap, images: bytes) -> None:
+    """Write rows as SQL."""
+    columns = schema(tuple(islice(cycle(COLUMNS), table.column_count))).columns
+    literals = RowLiterals(table, columns, CHARSETS)
+    for slices in literals.cut(images):
+        everything = range(len(slices))
+        assert len(literals.assign(slices)) == len(columns)
+        assert literals.match(slices, everything) and literals.same(slices, everything)
+
+
+def damaged_dump_case(chance: Random) -> str:
+    """Decode a damaged dump in both ways, and use what comes out of it."""
+    events = damaged_dump(chance)
+    spool_above = chance.choice((1 << 30, 200))
+    at = chance.randint(2, len(events))
+    surroundings = Surroundings(lambda table: True, MemoryStore, decompress, spool_above)
+    items, error = decode_cut(surroundings, [events[:2], events[2:at], events[at:]])
+    slow, slow_error = decode_cut(surroundings, [[event] for event in events])
+    assert [as_plain(item) for item in items] == [as_plain(item) for item in slow]
+    assert (type(error), str(error)) == (type(slow_error), str(slow_error))
+    refused = None
     for item in items:
-        if not isinstance(item, Transaction):
-            continue
-        for shape, _ in item.rows:
-            count = shape.table.column_count
-            assert shape.kind in RowsKind
-            bitmaps = 1 if shape.kind in (RowsKind.WRITE, RowsKind.DELETE) else 2
-            assert len(shape.columns) - bitmaps * ((count + 7) // 8) in (1, 3, 4, 9)
-        builder = StatementBuilder(lambda table: (table.database[:64], table.table[:64]), 1000, 77)
-        for piece in builder.build(item.rows, 1_700_000_000):
-            if all(shape.kind in (RowsKind.WRITE, RowsKind.DELETE) for shape, _ in item.rows):
-                check(read_piece(piece))
+        try:
+            examine(item)
+        except VmergeError as refusal:
+            refused = f"rows refused: {type(refusal).__name__}"
+    return type(error).__name__ if error is not None else refused or "whole"
 
 
-@pytest.mark.parametrize("checksums", [True, False])
-def test_damage_with_a_right_checksum(checksums: bool) -> None:
-    """Bytes changed, cut or added, with length and checksum made right again, never give another exception."""
-
-    @FUZZ
-    @given(st.integers(0, len(DUMPS[True]) - 1), mutations, st.integers(-30, 10))
-    def run(index: int, changes: list[tuple[int, int]], grow: int) -> None:
-        events = list(DUMPS[checksums])
-        event = bytearray(events[index])
-        for offset, value in changes:
-            event[offset % len(event)] = value
-        event = event[:grow] if grow < 0 else event + bytes(grow)
-        events[index] = repaired(event, checksums=checksums)
-        assert_safe(outcome(events))
-
-    run()
+def test_damaged_dumps() -> None:
+    """Events that are damaged, lost, repeated or moved give a value or one of our errors, the same in both lanes."""
+    outcomes = run_cases(damaged_dump_case, seconds=8)
+    assert outcomes.keys() >= {"whole", "CorruptEvent", "UnsupportedEvent", "rows refused: CorruptEvent"}
 
 
-@FUZZ
-@given(st.lists(st.sampled_from(DUMPS[True]), max_size=20))
-def test_healthy_events_in_any_order(events: list[bytes]) -> None:
-    """Events lost, repeated or swapped never give another exception, nor rows without their table."""
-    assert_safe(outcome([*DUMPS[True][:2], *events]))
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_a_million_damaged_dumps(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same for a million cases, each with one to three damaged events."""
+    outcomes = run_cases(damaged_dump_case, count=1_000_000, first_seed=1 << 32)
+    with capsys.disabled():
+        sys.stdout.write(f"\na million damaged dumps: {dict(outcomes)}\n")
+    assert outcomes.total() == 1_000_000
+
+
+def test_there_is_one_of_every_kind_to_damage() -> None:
+    """The dumps to be damaged hold every type of event that the decoder tells apart."""
+    kinds = {event[4] for history in HISTORIES for part in (history.head, *history.stretches) for event in part}
+    names = {name: value for name, value in vars(event_types).items() if name.isupper() and isinstance(value, int)}
+    types = {value for name, value in names.items() if not name.endswith(("_FLAG", "_FLAGS", "_LENGTH", "_RESIDUE"))}
+    assert types <= kinds
+
+
+def test_undamaged_dumps_are_read_to_their_end() -> None:
+    """Each transaction that is to be damaged comes out whole before, or is refused for what it is."""
+    whole = refused = 0
+    for history in HISTORIES:
+        for stretch in history.stretches:
+            surroundings = Surroundings(lambda table: True, MemoryStore, decompress, 1 << 30)
+            items, error = decode_cut(surroundings, [[*history.head[:2], *stretch]])
+            whole += sum(isinstance(item, (Transaction, SchemaChange)) for item in items)
+            refused += error is not None
+            assert error is None or isinstance(error, UnsupportedEvent)
+    assert (whole, refused) == (78, 14)
 
 
 @FUZZ
 @given(st.binary(max_size=200), st.integers(0, 42))
 def test_noise_in_every_kind_of_event(noise: bytes, kind: int) -> None:
     """A body of noise behind any type, inside a transaction, gives a value or one of our errors."""
-    assert_safe(outcome(Dump().gtid(1).begin().table_map().add(kind, noise).xid().events))
+    try:
+        items = decode(Dump().gtid(1).begin().table_map().add(kind, noise).xid().events)
+    except VmergeError as error:
+        assert error.message
+        return
+    for item in items:
+        assert_safe(item.rows if isinstance(item, Transaction) else ())
 
 
 @FUZZ

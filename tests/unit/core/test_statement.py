@@ -60,15 +60,15 @@ def read_events(piece: bytes) -> list[tuple[int, bytes]]:
     return events
 
 
-def read_piece(piece: bytes) -> Piece:
-    """Read table maps, then rows; anything in another order fails."""
+def read_piece(piece: bytes, *, table_flags: int | None = 1) -> Piece:
+    """Read table maps, then rows; anything in another order fails, and so do other flags of a table than these."""
     result = Piece({}, [], len(piece))
     for kind, body in read_events(piece):
         number = int.from_bytes(body[:6], "little")
         if kind == TABLE_MAP:
             assert not result.rows, "a table map stands behind rows"
             assert number not in result.tables
-            assert int.from_bytes(body[6:8], "little") == 1
+            assert table_flags is None or int.from_bytes(body[6:8], "little") == table_flags
             database, rest = body[9 : 9 + body[8]], body[9 + body[8] + 1 :]
             name, tail = rest[1 : 1 + rest[0]], rest[1 + rest[0] + 1 :]
             result.tables[number] = (database.decode(), name.decode(), tail)

@@ -15,7 +15,7 @@ from vmerge.collision_search import SAMPLE_STATEMENT_SECONDS, STATEMENT_SECONDS,
 from vmerge.core.collisions import CollisionMode, CollisionReport, plan
 from vmerge.core.findings import Finding, Findings, warning
 from vmerge.core.risk import Counter, CounterRange, TableRisk, assess, check_counters, risk_lines
-from vmerge.core.rules import TableName
+from vmerge.core.rules import TableName, TableRule
 from vmerge.mysql.collisions import NotCompared, Shard, ShardLost
 from vmerge.mysql.preflight import Survey, WorkflowFacts, survey
 from vmerge.stopping import Clock, StopToken
@@ -96,11 +96,19 @@ def _read_counter(
 
 
 def _ranges(table: TableRisk, column: str, seen: Survey, shards: Mapping[str, Shard]) -> Sequence[CounterRange]:
+    """Return each shard's numbers, those of rows that its filter leaves out among them: a filter knows no index."""
     ranges = []
     for stream in seen.streams:
         for source, name in stream.carried():
             if name == table.name:
-                numbers = shards[stream.name].number_range((source.database, source.table), column)
+                own = _source_column(stream.rules.rule(name), column)
+                numbers = shards[stream.name].number_range((source.database, source.table), own)
                 least, greatest = numbers if numbers is not None else (None, None)
                 ranges.append(CounterRange(stream.name, least, greatest, seen.counting[stream.name]))
     return ranges
+
+
+def _source_column(rule: TableRule | None, column: str) -> str:
+    """Return a target column's name at the source."""
+    renamed = {} if rule is None else {ours.lower(): theirs for ours, theirs in rule.renamed.items()}
+    return renamed.get(column.lower(), column)

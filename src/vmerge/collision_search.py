@@ -143,7 +143,7 @@ class CollisionSearch:
         streams = {key.stream for key in keys[:-1]}
         try:
             counts = [
-                self._shards[side.stream].estimate(side.table) for side in comparison.sides if side.stream in streams
+                self._shards[side.stream].estimate(side.source) for side in comparison.sides if side.stream in streams
             ]
         except (NotCompared, ShardLost):
             return None  # the look-ups meet it, too, and tell

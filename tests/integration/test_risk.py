@@ -17,7 +17,7 @@ from vmerge import collision_search
 from vmerge.checking import CheckResult, check_workflow
 from vmerge.core.collisions import CollisionMode, CollisionReport, plan
 from vmerge.core.risk import assess
-from vmerge.core.rules import StartAt, StreamRules
+from vmerge.core.rules import StartAt, StreamRules, TableName, TableRule
 from vmerge.lab.processes import Program
 from vmerge.lab.servers import Lab, Server
 from vmerge.mysql.collisions import Shard
@@ -39,6 +39,7 @@ class Shards:
         self.account = database
         self.sources = dict(zip(STREAMS, (shard_a, shard_b), strict=True))
         self.target = target
+        self.rules: dict[str, dict[TableName, TableRule]] = {name: {} for name in STREAMS}
         for server in (*self.sources.values(), target):
             self.run(
                 server,
@@ -64,9 +65,11 @@ class Shards:
         self.run(self.sources[stream], *statements)
 
     def facts(self) -> WorkflowFacts:
-        rules = StreamRules.build({self.database: self.database})
+        rules = {
+            name: StreamRules.build({self.database: self.database}, table_rules=one) for name, one in self.rules.items()
+        }
         streams = tuple(
-            StreamFacts(name, self._endpoint(f"stream {name}", server), rules, StartAt.CURRENT)
+            StreamFacts(name, self._endpoint(f"stream {name}", server), rules[name], StartAt.CURRENT)
             for name, server in self.sources.items()
         )
         target = self._endpoint("target", self.target)

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from vmerge.core.constant_keys import constants_of
 from vmerge.core.findings import Finding, warning
+from vmerge.core.layout import Unfit, lay_out, projected_schema
 from vmerge.core.risk import TableRisk
-from vmerge.core.rules import TableName
+from vmerge.core.rules import TableName, TableRule
 from vmerge.core.schema import KeyPart, TableSchema, UniqueKey, differences
 from vmerge.core.table_checks import StreamTables
 
@@ -42,9 +44,13 @@ class Side:
     """One shard's table in a comparison."""
 
     stream: str
+    source: TableName
     table: TableSchema
+    """As its rows come to the target: with the target's columns."""
     key: UniqueKey
-    """The shard's key, whose name may be another than on the target."""
+    """The shard's key over these columns, under the name that it has at the shard."""
+    rule: TableRule | None = None
+    """What makes the shard's rows those of the target's table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,36 +267,47 @@ def plan(
     """
     comparisons: list[Comparison] = []
     uncompared: list[Uncompared] = []
+    by_name = {stream.name: stream for stream in streams}
     sources = {(stream.name, name): schema for stream in streams for schema, name in stream.carried()}
     for table in tables:
-        if not table.can_meet:
-            continue
         for risk in table.keys:
-            sides: list[Side] = []
-            for stream in table.streams:
-                side = _side(stream, sources[stream, table.name], targets[table.name], risk.key)
-                if isinstance(side, Side):
-                    sides.append(side)
-                else:
-                    uncompared.append(Uncompared(table.name, risk.key.name, (stream,), f"stream {stream} {side}"))
-            if len(sides) > 1:
-                comparisons.append(Comparison(table.name, risk.key, tuple(sides)))
+            for group in risk.groups:
+                sides: list[Side] = []
+                for name in group:
+                    rule = by_name[name].rules.rule(table.name)
+                    side = _side(name, sources[name, table.name], targets[table.name], risk.key, rule)
+                    if isinstance(side, Side):
+                        sides.append(side)
+                    else:
+                        uncompared.append(Uncompared(table.name, risk.key.name, (name,), f"stream {name} {side}"))
+                if len(sides) > 1:
+                    comparisons.append(Comparison(table.name, risk.key, tuple(sides)))
     return tuple(comparisons), tuple(uncompared)
 
 
-def _side(stream: str, source: TableSchema, target: TableSchema, key: UniqueKey) -> Side | str:
+def _side(stream: str, source: TableSchema, target: TableSchema, key: UniqueKey, rule: TableRule | None) -> Side | str:
     """Return a shard's side, or why it cannot take part."""
-    if differences(source, target):
+    shape = _shape(source, target, rule)
+    if shape is None or differences(shape, target):
         return "has other columns than the target"
-    if source.primary_key is None:
-        return "has no primary key"
+    if shape.primary_key is None:
+        return "has no primary key" if source.primary_key is None else "has a primary key that is not carried"
     if any(part.expression is not None and part.expression.endswith(" array)") for part in key.parts):
         return "has many values a row in this key, which are not looked up"
-    parts = [_normal(part) for part in key.parts]
-    for own in (source.primary_key, *source.unique_keys):
+    constants = constants_of(key, rule)
+    parts = [part for part in map(_normal, key.parts) if part[0] not in constants]
+    for own in (shape.primary_key, *shape.unique_keys):
         if [_normal(part) for part in own.parts] == parts:
-            return Side(stream, source, own)
+            return Side(stream, (source.database, source.table), shape, own, rule)
     return "has no such key, so that duplicates are possible within it, too; look for them by GROUP BY"
+
+
+def _shape(source: TableSchema, target: TableSchema, rule: TableRule | None) -> TableSchema | None:
+    """Return the source's table as its rows come to the target; None if they cannot."""
+    if rule is None:
+        return source
+    layout = lay_out([column.name for column in source.columns], target, rule)
+    return None if isinstance(layout, Unfit) else projected_schema(source, target, layout)
 
 
 def _normal(part: KeyPart) -> tuple[str | None, str | None, int | None]:

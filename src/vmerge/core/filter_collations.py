@@ -1,7 +1,7 @@
 """Collations, as far as row filters trust them.
 
 Knows: which collations find texts equal only if their characters are, and the character sets of some others, by MySQL's
-numbers. Never knows: columns or literals. Used by ``core/filter_values.py``.
+numbers. Never knows: columns or literals. Used by the filters' modules and ``core/risk.py``.
 Source: information_schema.collations of MySQL 9.7.4; tests/integration/test_predicates.py compares with the server.
 """
 
@@ -50,11 +50,11 @@ def could_be_equal(labels: tuple[bytes, ...], label: bytes) -> bool:
 
     In strict mode MySQL makes no table with such labels.
     """
-    folded = _folded(label)
-    return any(_folded(other) == folded for other in labels if other != label) or bool(label and not folded)
+    ours = folded(label)
+    return any(folded(other) == ours for other in labels if other != label) or bool(label and not ours)
 
 
-def _folded(label: bytes) -> str:
-    """Return a text without what collations may overlook; more is overlooked here than in any of them."""
-    text = unicodedata.normalize("NFKD", label.decode("utf-8", "replace").casefold())
-    return "".join(one for one in text if unicodedata.category(one)[0] in "LNPS").casefold()
+def folded(text: bytes) -> str:
+    """Return a text in UTF-8 without what collations may overlook; more is overlooked here than in any of them."""
+    plain = unicodedata.normalize("NFKD", text.decode("utf-8", "replace").casefold())
+    return "".join(one for one in plain if unicodedata.category(one)[0] in "LNPS").casefold()

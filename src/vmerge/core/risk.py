@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from vmerge.core.constant_keys import meeting_streams
 from vmerge.core.findings import Finding, warning
 from vmerge.core.rules import TableName
 from vmerge.core.schema import GENERATED_KEY, Column, KeyPart, TableSchema, UniqueKey
@@ -60,13 +61,15 @@ class KeyRisk:
     traits: tuple[Trait, ...]
     collations: tuple[str, ...]
     """Those that it compares by, without repetition."""
+    groups: tuple[tuple[str, ...], ...]
+    """The streams whose rows can meet in it, two or more together; none with a stream of another group."""
 
-    def as_data(self, *, can_meet: bool) -> dict[str, Any]:
+    def as_data(self) -> dict[str, Any]:
         """Return it as plain data."""
         return {
             "key": self.key.name,
             "parts": [str(part) for part in self.key.parts],
-            "can_meet": can_meet,
+            "can_meet": bool(self.groups),
             "traits": [trait.value for trait in self.traits],
             "collations": list(self.collations),
         }
@@ -166,7 +169,7 @@ class TableRisk:
     @property
     def can_meet(self) -> bool:
         """Whether rows of two shards can hold one key."""
-        return len(self.streams) > 1
+        return any(key.groups for key in self.keys)
 
     def as_data(self, counter: Counter | None) -> dict[str, Any]:
         """Return it as plain data."""
@@ -174,7 +177,7 @@ class TableRisk:
             "table": ".".join(self.name),
             "streams": list(self.streams),
             "can_meet": self.can_meet,
-            "keys": [key.as_data(can_meet=self.can_meet) for key in self.keys],
+            "keys": [key.as_data() for key in self.keys],
             "auto_increment": counter.as_data() if counter is not None else None,
             "cascades_to": list(self.cascades_to),
         }
@@ -182,13 +185,13 @@ class TableRisk:
 
 def assess(streams: Sequence[StreamTables], targets: Mapping[TableName, TableSchema]) -> tuple[TableRisk, ...]:
     """Return every table that is merged and that the target has, by name."""
-    feeding: dict[TableName, list[str]] = {}
+    feeding: dict[TableName, list[StreamTables]] = {}
     for stream in streams:
         for _, name in stream.carried():
-            feeding.setdefault(name, []).append(stream.name)
+            feeding.setdefault(name, []).append(stream)
     cascades = _cascades(targets)
     return tuple(
-        _assess_table(targets[name], tuple(feeding[name]), cascades.get(name, ()))
+        _assess_table(targets[name], feeding[name], cascades.get(name, ()))
         for name in sorted(feeding)
         if name in targets
     )
@@ -203,21 +206,29 @@ def _cascades(targets: Mapping[TableName, TableSchema]) -> dict[TableName, tuple
     return {parent: tuple(sorted(set(names))) for parent, names in children.items()}
 
 
-def _assess_table(table: TableSchema, streams: tuple[str, ...], cascades_to: tuple[str, ...]) -> TableRisk:
-    columns = {column.name.lower(): column for column in table.columns}
+def _assess_table(table: TableSchema, streams: Sequence[StreamTables], cascades_to: tuple[str, ...]) -> TableRisk:
     primary = table.primary_key
-    keys = tuple(key for key in (primary, *table.unique_keys) if key is not None)
+    keys = tuple(
+        _assess_key(key, table, meeting_streams(key, table, streams), is_primary=key is primary)
+        for key in (primary, *table.unique_keys)
+        if key is not None
+    )
+    counted = next((column.name for column in table.columns if column.auto_increment), None)
+    meets = any(key.groups and any(part.column == counted for part in key.key.parts) for key in keys)
     return TableRisk(
         name=(table.database, table.table),
-        streams=streams,
-        keys=tuple(_assess_key(key, columns, is_primary=key is primary) for key in keys),
-        counting_column=next((column.name for column in table.columns if column.auto_increment), None),
+        streams=tuple(stream.name for stream in streams),
+        keys=keys,
+        counting_column=counted if meets else None,
         cascades_to=cascades_to,
         is_counted_by_server=primary is not None and [part.column for part in primary.parts] == [GENERATED_KEY],
     )
 
 
-def _assess_key(key: UniqueKey, columns: Mapping[str, Column], *, is_primary: bool) -> KeyRisk:
+def _assess_key(
+    key: UniqueKey, table: TableSchema, groups: tuple[tuple[str, ...], ...], *, is_primary: bool
+) -> KeyRisk:
+    columns = {column.name.lower(): column for column in table.columns}
     found = {trait for part in key.parts for trait in _traits(part, columns)}
     if is_primary:
         found.add(Trait.PRIMARY)
@@ -228,6 +239,7 @@ def _assess_key(key: UniqueKey, columns: Mapping[str, Column], *, is_primary: bo
         key=key,
         traits=tuple(trait for trait in Trait if trait in found),
         collations=tuple(collation for collation in collations if collation is not None),
+        groups=groups,
     )
 
 
@@ -288,12 +300,25 @@ def risk_lines(tables: Sequence[TableRisk], counters: Mapping[TableName, Counter
     for table in meeting:
         yield f"  {'.'.join(table.name)}, filled by {', '.join(table.streams)}"
         for key in table.keys:
-            yield f"    {key}"
+            yield f"    {key}{_parted(key, table)}"
         counter = counters.get(table.name)
         if counter is not None:
             yield f"    numbers of `{counter.column}`: {'; '.join(map(str, counter.ranges))}"
         if table.cascades_to:
             yield f"    changes cascade to {', '.join(table.cascades_to)}: conflicts are waited for, never jumped over"
-    alone = [f"{'.'.join(table.name)} ({table.streams[0]})" for table in tables if not table.can_meet]
+    alone = [f"{'.'.join(table.name)} ({table.streams[0]})" for table in tables if len(table.streams) == 1]
     if alone:
         yield f"Filled by one stream alone, so that no key can meet: {', '.join(alone)}"
+    parted = [".".join(table.name) for table in tables if not table.can_meet and len(table.streams) > 1]
+    if parted:
+        yield f"Every key has a constant column that keeps the streams apart: {', '.join(parted)}"
+
+
+def _parted(key: KeyRisk, table: TableRisk) -> str:
+    """Say which streams cannot meet in a key, if any."""
+    if not key.groups:
+        return "; constants keep all streams apart"
+    if len(key.groups) == 1 and len(key.groups[0]) == len(table.streams):
+        return ""
+    together = ", and ".join(" with ".join(names) for names in key.groups)
+    return f"; constants let only {together} meet"

@@ -31,6 +31,7 @@ from vmerge.mysql import sql
 from vmerge.mysql.connect import Endpoint, connect, drop
 from vmerge.mysql.faults import CONNECTION_LOST, describe, errno_of
 from vmerge.mysql.key_values import KeyValue, column_value, expression_text, expression_value
+from vmerge.mysql.source_views import quoted_name, source_rows
 
 TOO_LONG = 3024
 """The server ended a statement by ``max_execution_time``."""
@@ -143,14 +144,14 @@ class Shard:
             self._is_asking = False
             return found, [int(column[1]) for column in cursor.description]
 
-    def estimate(self, table: TableSchema) -> int | None:
+    def estimate(self, table: TableName) -> int | None:
         """Return about how many rows a table has, as its statistics say."""
-        rows = self.rows(_COUNT, table.database, table.table)
+        rows = self.rows(_COUNT, *table)
         return int(rows[0][0]) if rows and rows[0][0] is not None else None
 
     def number_range(self, name: TableName, column: str) -> tuple[int, int] | None:
         """Return the least and greatest number of a column that a key begins with; None when there are no rows."""
-        least, greatest = self.rows(_RANGE.format(column=sql.quoted(column), table=_quoted(*name)))[0]
+        least, greatest = self.rows(_RANGE.format(column=sql.quoted(column), table=quoted_name(name)))[0]
         return (int(least), int(greatest)) if least is not None else None
 
     def close(self) -> None:
@@ -184,17 +185,22 @@ class ShardKey:
         assert primary_key is not None  # a side has one
         self.stream = side.stream
         self._shard = shard
-        self._table = _quoted(side.table.database, side.table.table)
+        self._side = side
+        self._table = self._rows(None)
         self._is_empty = False
         self._key = self._values(side.table, side.key.parts)
         self._primary_key = self._values(side.table, _whole(primary_key))
         self._is_indexed = side.key.parts[0].prefix_length is None
-        self._force = f" FORCE INDEX ({sql.quoted(side.key.name)})" if self._is_indexed else ""
+        self._forced = self._rows(side.key.name) if self._is_indexed else self._table
         has_prefix = any(part.prefix_length is not None for part in side.key.parts)
         # A key on a prefix gives no order; the primary key does, at worst without an index.
         self._order = self._primary_key if has_prefix else self._key
-        self._order_index = "" if has_prefix else self._force
+        self._ordered = self._table if has_prefix else self._forced
         self._orders_by_primary_key = has_prefix
+
+    def _rows(self, index: str | None) -> str:
+        """Return what stands behind FROM; with an index, no other is used."""
+        return source_rows(self._side.source, self._side.table, self._side.rule, index=index)
 
     def _values(self, table: TableSchema, parts: Iterable[KeyPart]) -> tuple[KeyValue, ...]:
         columns = {column.name.lower(): column for column in table.columns}
@@ -232,7 +238,7 @@ class ShardKey:
         if beyond is not None:
             conditions.append(self._beyond(beyond))
         ordering = ", ".join(f"{value.expression} {order.value}" for value in self._order)
-        return self._read(self._order_index, " AND ".join(conditions), f"ORDER BY {ordering} LIMIT {limit}")
+        return self._read(self._ordered, " AND ".join(conditions), f"ORDER BY {ordering} LIMIT {limit}")
 
     def _beyond(self, row: KeyRow) -> str:
         """Compare with a row in the order of the pages, part by part."""
@@ -249,14 +255,14 @@ class ShardKey:
         if self._is_empty:
             return
         for some in _pieces(self._key, keys):
-            yield from self._read(self._force, some)
+            yield from self._read(self._forced, some)
 
     def holder(self, key: Texts, among: Sequence[KeyRow]) -> KeyRow | None:
         """Return the row that holds a key. Where no index helps, it is looked for among the rows of a page."""
         condition = _any_of(self._key, [key])
         if not self._is_indexed:
             condition = f"{condition} AND ({_any_of(self._primary_key, [row.primary_key for row in among])})"
-        return next(iter(self._read(self._force, condition)), None)
+        return next(iter(self._read(self._forced, condition)), None)
 
     def again(self, primary_key: Texts, key: Texts | None = None) -> SeenRow | None:
         """Return one row if it is there and holds a key: this one, if one is given."""
@@ -275,9 +281,9 @@ class ShardKey:
             shown_key=_named(self._key, texts[count:]),
         )
 
-    def _read(self, index: str, condition: str, tail: str = "") -> list[KeyRow]:
+    def _read(self, table: str, condition: str, tail: str = "") -> list[KeyRow]:
         reads = ", ".join(value.read for value in (*self._key, *self._primary_key))
-        rows = self._shard.rows(f"SELECT {reads} FROM {self._table}{index} WHERE {condition} {tail}")
+        rows = self._shard.rows(f"SELECT {reads} FROM {table} WHERE {condition} {tail}")
         count = len(self._key)
         return [KeyRow(tuple(row[:count]), tuple(row[count:])) for row in rows]
 
@@ -323,7 +329,3 @@ def _literal(value: KeyValue, text: str) -> str:
 
 def _named(values: Sequence[KeyValue], texts: Sequence[str | None]) -> Shown:
     return tuple((value.name, text) for value, text in zip(values, texts, strict=True))
-
-
-def _quoted(database: str, table: str) -> str:
-    return f"{sql.quoted(database)}.{sql.quoted(table)}"

@@ -29,6 +29,7 @@ from vmerge.core.events import RowsEvent, RowsKind, SchemaChange, SourceItem, Ta
 from vmerge.core.fold import fold
 from vmerge.core.grouping import group_by_kind
 from vmerge.core.literals import RowLiterals
+from vmerge.core.projection import Carried
 from vmerge.core.proof import map_differences
 from vmerge.core.rowimage import ImageCutter
 from vmerge.core.schema_change import read_change
@@ -97,7 +98,7 @@ def damaged_dump_case(chance: Random) -> str:
     events = damaged_dump(chance)
     spool_above = chance.choice((1 << 30, 200))
     at = chance.randint(2, len(events))
-    surroundings = Surroundings(lambda table: True, MemoryStore, decompress, spool_above)
+    surroundings = Surroundings(Carried, MemoryStore, decompress, spool_above)
     items, error = decode_cut(surroundings, [events[:2], events[2:at], events[at:]])
     slow, slow_error = decode_cut(surroundings, [[event] for event in events])
     assert [as_plain(item) for item in items] == [as_plain(item) for item in slow]
@@ -140,7 +141,7 @@ def test_undamaged_dumps_are_read_to_their_end() -> None:
     whole = refused = 0
     for history in HISTORIES:
         for stretch in history.stretches:
-            surroundings = Surroundings(lambda table: True, MemoryStore, decompress, 1 << 30)
+            surroundings = Surroundings(Carried, MemoryStore, decompress, 1 << 30)
             items, error = decode_cut(surroundings, [[*history.head[:2], *stretch]])
             whole += sum(isinstance(item, (Transaction, SchemaChange)) for item in items)
             refused += error is not None

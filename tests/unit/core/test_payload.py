@@ -119,7 +119,8 @@ def test_events_come_out_as_they_went_in(bodies: list[bytes], width: int) -> Non
     events = [make_event(30, body, checksum=False) for body in bodies]
     content = b"".join(events)
     pieces = [content[start : start + width] for start in range(0, len(content), width)]
-    assert list(split_events(b"\0", lambda _: pieces)) == events
+    header = b"\3\3\xfc" + integer(len(content), 2) + b"\0"
+    assert list(split_events(header, lambda _: pieces)) == events
     assert list(split_events(uncompressed(content), never)) == events
 
 
@@ -130,6 +131,7 @@ def test_events_come_out_as_they_went_in(bodies: list[bytes], width: int) -> Non
         b"\2",
         b"\2\3\xfc\xff\0",
         b"\xff",
+        b"\0",
         uncompressed(integer(0, 18)),
         uncompressed(make_event(30, b"", checksum=False), b"\2\3\xfc\xff\0\1\1\x05\0"),
         uncompressed(make_event(30, b"", checksum=False), b"\2\3\xfc\xff\0\3\1\x05\0"),

@@ -236,7 +236,7 @@ def _decimal(value: bytes) -> bytes:
     has as many as it was declared with, unless the first of its groups is zero.
     """
     precision, scale = value[:2] if len(value) > 2 else (0, 0)
-    if not 0 <= scale <= precision or len(value) != 2 + decimal_bytes(precision - scale) + decimal_bytes(scale):
+    if scale > precision or not precision or len(value) != 2 + decimal_bytes(precision - scale) + decimal_bytes(scale):
         raise CorruptEvent("a document with a DECIMAL of another length than its digits need")
     text = decimal_digits(value[2:], precision, scale) + (b"" if scale else b".")
     declared = precision - scale
@@ -245,8 +245,6 @@ def _decimal(value: bytes) -> bytes:
         raise UnsupportedEvent(f"a document with a DECIMAL of {precision} digits")
     if declared == max(written, 1):
         return text
-    if declared == 0:
-        return text.replace(b"0.", b".", 1)
     if declared == max(1, -(-written // _GROUP_DIGITS)) * _GROUP_DIGITS:
         return b"CAST(%s AS DECIMAL(%d,%d))" % (text, max(written, 1) + scale, scale)
     first_group = declared % _GROUP_DIGITS or _GROUP_DIGITS

@@ -130,6 +130,7 @@ def test_text_of_another_character_set_is_compared_as_the_target_has_it() -> Non
         (ColumnType.JSON, "04", "00000000", "without any byte"),
         (ColumnType.JSON, "04", "03000000" + "0c05ff", "is cut"),
         (ColumnType.JSON, "04", "04000000" + "0fff0100", "column type 255"),
+        (ColumnType.JSON, "04", "05000000" + "0ff6020000", "another length"),
     ],
 )
 def test_values_that_no_statement_gives(kind: ColumnType, metadata: str, value: str, reason: str) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from binascii import hexlify
 from collections.abc import Callable
+from functools import lru_cache
 from struct import unpack
 
 from vmerge.core.column_types import ColumnShape, ColumnType, decimal_bytes, length_bytes
@@ -113,41 +114,49 @@ def _decimal(metadata: bytes) -> Literal:
     precision, scale = metadata
     if not 0 < precision <= MOST_DECIMAL_DIGITS or scale > precision:
         raise CorruptEvent(f"a DECIMAL of {precision} digits, {scale} of them behind the point")
-    return lambda value: decimal_digits(value, precision, scale)
+    return _decimal_reader(precision, scale)
 
 
 def decimal_digits(value: bytes, precision: int, scale: int) -> bytes:
     """Return a packed DECIMAL as digits, all its zeros behind the point included."""
-    if not value[0] & 0x80:
-        value = bytes(byte ^ 0xFF for byte in value)
-        sign = b"-"
-    else:
-        sign = b""
-    packed = bytes((value[0] ^ 0x80,)) + value[1:]
-    whole_bytes = decimal_bytes(precision - scale)
-    whole = _digits(packed[:whole_bytes], precision - scale, leading=True).lstrip(b"0") or b"0"
-    fraction = _digits(packed[whole_bytes:], scale, leading=False)
-    if sign and not whole.strip(b"0") and not fraction.strip(b"0"):
-        raise UnsupportedEvent("a DECIMAL that is a negative zero")
-    return sign + whole + (b"." + fraction if fraction else b"")
+    return _decimal_reader(precision, scale)(value)
 
 
-def _digits(packed: bytes, count: int, *, leading: bool) -> bytes:
-    """Read groups of nine digits; the group that is not full is the first in front of the point, the last behind it."""
-    groups, rest = divmod(count, _GROUP_DIGITS)
-    widths = [_GROUP_DIGITS] * groups
-    if rest:
-        widths.insert(0 if leading else groups, rest)
-    parts = []
-    offset = 0
-    for width in widths:
-        end = offset + decimal_bytes(width)
-        digits = b"%0*d" % (width, int.from_bytes(packed[offset:end], "big"))
-        if len(digits) != width:
-            raise UnsupportedEvent("a DECIMAL with a group of too many digits")
-        parts.append(digits)
-        offset = end
-    return b"".join(parts)
+@lru_cache(maxsize=256)
+def _decimal_reader(precision: int, scale: int) -> Literal:
+    """Nine digits are four bytes; the group that is not full is the first in front of the point, the last behind it."""
+    full, rest = divmod(precision - scale, _GROUP_DIGITS)
+    widths = [rest] * bool(rest) + [_GROUP_DIGITS] * full
+    full, rest = divmod(scale, _GROUP_DIGITS)
+    widths += [_GROUP_DIGITS] * full + [rest] * bool(rest)
+    sizes = [8 * decimal_bytes(width) for width in widths]
+    groups = [
+        (sum(sizes[at + 1 :]), (1 << size) - 1, 10**width)
+        for at, (width, size) in enumerate(zip(widths, sizes, strict=True))
+    ]
+    positive = 1 << sum(sizes) - 1
+    inverted = positive - 1
+
+    def literal(value: bytes) -> bytes:
+        packed = int.from_bytes(value, "big")
+        is_negative = packed < positive
+        packed ^= inverted if is_negative else positive
+        number = 0
+        for shift, mask, power in groups:
+            group = packed >> shift & mask
+            if group >= power:
+                raise UnsupportedEvent("a DECIMAL with a group of too many digits")
+            number = number * power + group
+        if is_negative:
+            if not number:
+                raise UnsupportedEvent("a DECIMAL that is a negative zero")
+            number = -number
+        if not scale:
+            return b"%d" % number
+        digits = b"%0*d" % (scale + 1 + is_negative, number)
+        return digits[:-scale] + b"." + digits[-scale:]
+
+    return literal
 
 
 # Dates and times
@@ -155,17 +164,17 @@ def _digits(packed: bytes, count: int, *, leading: bool) -> bytes:
 
 def _date(value: bytes) -> bytes:
     number = int.from_bytes(value, "little")
-    return b"'%s'" % date_text(number >> 9, number >> 5 & 15, number & 31)
+    return b"'%s'" % _date_text(number >> 9, number >> 5 & 15, number & 31)
 
 
-def date_text(year: int, month: int, day: int) -> bytes:
+def _date_text(year: int, month: int, day: int) -> bytes:
     """Return a date as text; zeros and days that the month does not have are MySQL's own, anything else is refused."""
     if year > _LAST_YEAR or month > 12:
         raise UnsupportedEvent(f"a date in month {month} of the year {year}")
     return b"%04d-%02d-%02d" % (year, month, day)
 
 
-def clock_text(hour: int, minute: int, second: int, fraction: int, digits: int) -> bytes:
+def _clock_text(hour: int, minute: int, second: int, fraction: int, digits: int) -> bytes:
     """Return a time of day, or a span of time, as text."""
     if minute > 59 or second > 59 or fraction >= 10**digits:
         raise UnsupportedEvent(f"a time of {minute} minutes, {second} seconds and a fraction of {fraction}")
@@ -202,12 +211,12 @@ def _datetime(metadata: bytes) -> Literal:
 
 def datetime_text(packed: int, fraction: int, digits: int) -> bytes:
     """Return date and time, packed into one number as DATETIME is, as text."""
-    hour = packed >> 12 & 31
-    if packed < 0 or hour > 23:
-        raise UnsupportedEvent(f"a DATETIME that is negative or of the hour {hour}")
     year, month = divmod(packed >> 22, _MONTHS_A_YEAR)
-    date = date_text(year, month, packed >> 17 & 31)
-    return b"%s %s" % (date, clock_text(hour, packed >> 6 & 63, packed & 63, fraction, digits))
+    hour, minute, second = packed >> 12 & 31, packed >> 6 & 63, packed & 63
+    if packed < 0 or year > _LAST_YEAR or hour > 23 or minute > 59 or second > 59 or fraction >= 10**digits:
+        raise UnsupportedEvent(f"a DATETIME of the year {year}, the time {hour}:{minute}:{second} or {fraction} behind")
+    text = b"%04d-%02d-%02d %02d:%02d:%02d" % (year, month, packed >> 17 & 31, hour, minute, second)
+    return text + b".%0*d" % (digits, fraction) if digits else text
 
 
 def _timestamp(metadata: bytes) -> Literal:
@@ -220,25 +229,26 @@ def _timestamp(metadata: bytes) -> Literal:
         if seconds == 0:
             if fraction:
                 raise UnsupportedEvent("a TIMESTAMP within the first second of 1970")
-            return b"'0000-00-00 %s'" % clock_text(0, 0, 0, 0, digits)
+            return b"'0000-00-00 %s'" % _clock_text(0, 0, 0, 0, digits)
         if seconds > _LAST_TIMESTAMP:
             raise UnsupportedEvent("a TIMESTAMP after 2038-01-19")
         days, rest = divmod(seconds, _DAY_SECONDS)
-        clock = clock_text(rest // 3600, rest // 60 % 60, rest % 60, fraction, digits)
-        return b"'%s %s'" % (date_text(*_civil(days)), clock)
+        clock = _clock_text(rest // 3600, rest // 60 % 60, rest % 60, fraction, digits)
+        return b"'%s %s'" % (_day_text(days), clock)
 
     return literal
 
 
-def _civil(days: int) -> tuple[int, int, int]:
-    """Return the Gregorian date of a day counted from 1970-01-01, not before it."""
+@lru_cache(maxsize=1024)
+def _day_text(days: int) -> bytes:
+    """Return the Gregorian date of a day counted from 1970-01-01, not before it. Rows come in few days at a time."""
     from_march = days + 719_468  # days from 0000-03-01: the leap day ends a year
     era, day_of_era = divmod(from_march, 146_097)
     year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
     day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
     shifted = (5 * day_of_year + 2) // 153
     month = shifted + 3 if shifted < 10 else shifted - 9
-    return era * 400 + year_of_era + (month <= 2), month, day_of_year - (153 * shifted + 2) // 5 + 1
+    return _date_text(era * 400 + year_of_era + (month <= 2), month, day_of_year - (153 * shifted + 2) // 5 + 1)
 
 
 def _time(metadata: bytes) -> Literal:
@@ -260,7 +270,7 @@ def time_text(negative: bool, packed: int, fraction: int, digits: int) -> bytes:
     hour = packed >> 12
     if hour > _MOST_HOURS:
         raise UnsupportedEvent(f"a TIME of {hour} hours")
-    clock = clock_text(hour, packed >> 6 & 63, packed & 63, fraction, digits)
+    clock = _clock_text(hour, packed >> 6 & 63, packed & 63, fraction, digits)
     return b"-" + clock if negative else clock
 
 

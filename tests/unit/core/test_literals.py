@@ -123,7 +123,7 @@ def test_text_of_another_character_set_is_compared_as_the_target_has_it() -> Non
         (ColumnType.TIMESTAMP2, "00", "80000000", "2038"),
         (ColumnType.TIMESTAMP2, "02", "0000000001", "first second"),
         (ColumnType.TIME2, "00", "ffffff", "hours"),
-        (ColumnType.DATETIME2, "00", "0000000000", "negative"),
+        (ColumnType.DATETIME2, "00", "0000000000", "a DATETIME of the year"),
         (ColumnType.NEWDECIMAL, "0a02", "7fffffffff", "negative zero"),
         (ColumnType.NEWDECIMAL, "0202", "ff", "too many digits"),
         (ColumnType.GEOMETRY, "04", "00000000", "without any byte"),

@@ -15,6 +15,7 @@ from tests.integration.reading import (
     row,
     run,
 )
+from tests.operating import wait_until
 
 from vmerge.core.events import SchemaChange, Transaction
 from vmerge.core.position import GtidSet
@@ -229,6 +230,17 @@ def test_load_data(shard_a: Server, shop: str) -> None:
     assert all_changes(read_effect(shard_a, shop, f"{load} t")) == [[inserted((1, 1), (2, 2))]]
     with pytest.raises(UnsupportedEvent, match="LOAD DATA"):
         read_effect(shard_a, shop, "SET SESSION binlog_format = STATEMENT", f"{load} u (id, @a)")
+
+
+def test_the_event_scheduler(shard_a: Server, shop: str) -> None:
+    """What an event of the scheduler writes comes like everything else, and its own end is a harmless statement."""
+    start = executed(shard_a)
+    run(shard_a, f"CREATE EVENT once ON SCHEDULE AT CURRENT_TIMESTAMP DO {insert((1, 1))}", database=shop)
+    of_database = "SELECT COUNT(*) FROM information_schema.events WHERE event_schema = %s"
+    wait_until(lambda: shard_a.query(of_database, shop) == [(0,)], "the event is over")
+    items = read_behind(shard_a, start, shop)
+    assert all_changes(items) == [[inserted((1, 1))]]
+    assert [item.statement.split()[0] for item in items if isinstance(item, SchemaChange)] == ["CREATE", "DROP"]
 
 
 def test_temporary_tables(shard_a: Server, shop: str) -> None:

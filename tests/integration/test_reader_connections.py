@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import pymysql
 import pytest
 from tests.integration.reading import (
     Change,
@@ -19,9 +20,9 @@ from tests.integration.reading import (
     run,
 )
 
-from vmerge.core.events import Heartbeat, Transaction
+from vmerge.core.events import Heartbeat, SchemaChange, Transaction
 from vmerge.core.position import GtidSet
-from vmerge.errors import PositionPurged, SourceError, SourceLost, SourceRejected
+from vmerge.errors import PositionPurged, SourceError, SourceLost, SourceRejected, UnsupportedEvent
 from vmerge.lab.servers import Lab, Server
 from vmerge.mysql.connect import Tls, TlsMode
 from vmerge.mysql.source import DumpSource, source_positions
@@ -37,10 +38,22 @@ CREATE TABLE shop.u (id INT NOT NULL PRIMARY KEY);
 """
 
 
+OTHER_UUID = "c6d1c9e0-5d0b-4c1e-9d5e-0242ac120002"
+OTHER_ID = 7_654_321
+RESTORED = "cccccccc-71ca-11e1-9e33-c80aa9429562:1-100"
+LAST_OF_SIX_DIGITS = 999_999
+
+
 @pytest.fixture(scope="module")
 def shared(lab: Lab) -> Iterator[Server]:
-    """A server that the tests of this module reconfigure; each takes values of its own."""
+    """A server that the tests of this module reconfigure; each takes values of its own.
+
+    It was restored from a backup, so that it has transactions which no binlog of it holds, and it numbers its files as
+    one that is old.
+    """
     server = lab.start("reader")
+    server.query(f"RESET BINARY LOGS AND GTIDS TO {LAST_OF_SIX_DIGITS}")
+    server.query(f"SET GLOBAL gtid_purged = '{RESTORED}'")
     server.execute_script(TABLES)
     yield server
     lab.remove(server)
@@ -82,6 +95,29 @@ def test_files_and_checksums_change_under_an_open_dump(shared: Server) -> None:
             run(shared, insert("t", number))
             assert until_count(source, 1) == [inserted("t", number)]
     assert all_changes(read_behind(shared, start)) == [inserted("t", number) for number in range(100, 104)]
+
+
+def test_files_past_six_digits(shared: Server) -> None:
+    """From a file to one whose number has a digit more, all transactions come, in their order and once."""
+    start = GtidSet.parse(RESTORED)
+    numbers = [int(file.rpartition(".")[2]) for file, *_ in shared.query("SHOW BINARY LOGS")]
+    assert numbers[0] == LAST_OF_SIX_DIGITS
+    if len(numbers) == 1:
+        shared.query("FLUSH BINARY LOGS")
+    run(shared, insert("t", 900))
+    expected = executed(shared)
+    assert start.union(gtids_of(read_behind(shared, start))) == expected
+    assert all_changes(read_behind(shared, start))[-1] == inserted("t", 900)
+
+
+def test_a_source_from_a_backup(shared: Server) -> None:
+    """What a restored source has purged is where a stream can start at the earliest; from nothing it cannot."""
+    behind_backup = GtidSet.parse(RESTORED)
+    assert source_positions(endpoint(shared))[1] == behind_backup
+    with pytest.raises(PositionPurged, match=RESTORED):
+        make_source(shared).open(GtidSet())
+    text = f"\n{RESTORED.upper()} ,\n"
+    assert gtids_of(read_behind(shared, GtidSet.parse(text))) == executed(shared).subtract(behind_backup)
 
 
 def test_positions_lie_anywhere(shared: Server) -> None:
@@ -127,8 +163,9 @@ def test_the_encoding_of_a_position_is_the_servers(shared: Server) -> None:
     size = int.from_bytes(event[9:13], "little")
     assert event[4] == 35
     body = event[19 : size - 4]
-    assert GtidSet.decode(body) == executed(shared)
-    assert executed(shared).encode() == body
+    logged = executed(shared).subtract(GtidSet.parse(RESTORED))
+    assert GtidSet.decode(body) == logged
+    assert logged.encode() == body
 
 
 def test_positions_of_a_source(shared: Server) -> None:
@@ -137,19 +174,6 @@ def test_positions_of_a_source(shared: Server) -> None:
 
 
 # What ends a dump
-
-
-def test_a_purged_position(own: Server) -> None:
-    """A position that needs purged transactions is refused by name; one that does not is served."""
-    start = executed(own)
-    run(own, insert("t", 1))
-    own.query("FLUSH BINARY LOGS")
-    own.query(f"PURGE BINARY LOGS TO '{own.query('SHOW BINARY LOG STATUS')[0][0]}'")
-    position = executed(own)
-    run(own, insert("t", 2))
-    with pytest.raises(PositionPurged, match=str(position.subtract(start))):
-        make_source(own).open(start)
-    assert all_changes(read_behind(own, position)) == [inserted("t", 2)]
 
 
 def test_a_position_ahead_of_the_source(shared: Server) -> None:
@@ -184,9 +208,15 @@ def test_a_killed_statement_of_a_dump(shared: Server) -> None:
 
 
 def test_a_source_that_stops(own: Server) -> None:
-    """A clean stop of the source is a lost connection, and so is everything until it is back."""
+    """A clean stop of the source is a lost connection, and so is everything until it is back.
+
+    Then it empties its tables in memory, with a statement that concerns nobody else.
+    """
+    own.execute_script(
+        "CREATE DATABASE other; CREATE TABLE other.h (id INT) ENGINE = MEMORY; INSERT INTO other.h VALUES (1)"
+    )
     start = executed(own)
-    source = make_source(own, at=endpoint(own, tls=Tls(TlsMode.DISABLED)))
+    source = make_source(own, "shop", at=endpoint(own, tls=Tls(TlsMode.DISABLED)))
     with opened(source, start):
         own.stop()
         with pytest.raises(SourceLost):
@@ -195,16 +225,23 @@ def test_a_source_that_stops(own: Server) -> None:
             source.open(start)
         own.spawn()
         own.wait_until_ready()
+        assert own.query("SELECT * FROM other.h") == []
         run(own, insert("t", 1))
         source.open(start)
-        assert until_count(source, 1) == [inserted("t", 1)]
+        items = read_until(source, lambda items: gtids_of(items) == executed(own).subtract(start))
+        assert all_changes(items) == [inserted("t", 1)]
+        assert [item.statement.split()[0] for item in items if isinstance(item, SchemaChange)] == ["TRUNCATE"]
 
 
 def test_a_source_that_crashes(own: Server) -> None:
-    """After a crash, with tables opened in another order, every row comes once and in its own table."""
+    """After a crash, with tables opened in another order, every row comes once and in its own table.
+
+    So do those of an XA transaction that was prepared before and committed after it.
+    """
     start = executed(own)
     source = make_source(own)
     with opened(source, start):
+        run(own, "XA START 'x'", insert("t", 9), "XA END 'x'", "XA PREPARE 'x'")
         run(own, insert("t", 1), insert("u", 1))
         assert until_count(source, 2) == [inserted("t", 1), inserted("u", 1)]
         own.kill()
@@ -212,8 +249,8 @@ def test_a_source_that_crashes(own: Server) -> None:
             read_until(source, lambda items: False)
     own.spawn()
     own.wait_until_ready()
-    run(own, insert("u", 2), insert("t", 2))
-    expected = [inserted("t", 1), inserted("u", 1), inserted("u", 2), inserted("t", 2)]
+    run(own, insert("u", 2), insert("t", 2), "XA COMMIT 'x'")
+    expected = [inserted("t", 1), inserted("u", 1), inserted("u", 2), inserted("t", 2), inserted("t", 9)]
     assert all_changes(read_behind(own, start)) == expected
 
 
@@ -233,7 +270,7 @@ def test_a_second_reader_with_the_same_identity(shared: Server) -> None:
 def test_readers_of_different_names_do_not_disturb_each_other(shared: Server) -> None:
     """Two streams may read one source at a time."""
     start = executed(shared)
-    other = make_source(shared, uuid="c6d1c9e0-5d0b-4c1e-9d5e-0242ac120002", server_id=7_654_321)
+    other = make_source(shared, uuid=OTHER_UUID, server_id=OTHER_ID)
     with opened(make_source(shared), start) as first, opened(other, start) as second:
         for number in (600, 601):
             run(shared, insert("t", number))
@@ -302,3 +339,57 @@ def test_an_account_that_may_not_read(shared: Server, grants: list[str]) -> None
     wrong = endpoint(shared, user="small", password="other", tls=Tls(TlsMode.REQUIRED))
     with pytest.raises(SourceRejected, match="1045"):
         make_source(shared, at=wrong).open(executed(shared))
+
+
+# What a source had better not do
+
+
+def test_an_incident(shared: Server) -> None:
+    """A source that lost events says so, and the stream stops; a position behind the incident is served."""
+    shared.query("CREATE TABLE IF NOT EXISTS shop.m (b LONGTEXT) ENGINE = MyISAM")
+    start = executed(shared)
+    shared.query("SET GLOBAL max_binlog_stmt_cache_size = 4096")
+    with pytest.raises(pymysql.err.OperationalError, match="max_binlog_stmt_cache_size"):
+        run(shared, "INSERT INTO shop.m VALUES (REPEAT('x', 100000)), (REPEAT('y', 100000))")
+    shared.query("SET GLOBAL max_binlog_stmt_cache_size = DEFAULT")
+    behind = executed(shared)
+    run(shared, insert("t", 801))
+    with pytest.raises(UnsupportedEvent, match="events were lost") as caught:
+        read_behind(shared, start)
+    assert "copied anew" in caught.value.hint
+    assert all_changes(read_behind(shared, behind)) == [inserted("t", 801)]
+
+
+def test_anonymous_transactions(shared: Server) -> None:
+    """A source that writes transactions without GTIDs, or may do so, is refused.
+
+    A source that no longer does so serves a later start as if there had been none, so the error says what to do first.
+    """
+    start = executed(shared)
+    with opened(make_source(shared), start) as source:
+        shared.query("SET GLOBAL gtid_mode = ON_PERMISSIVE")
+        try:
+            other = make_source(shared, uuid=OTHER_UUID, server_id=OTHER_ID)
+            with pytest.raises(SourceRejected, match="ON_PERMISSIVE"), opened(other, start):
+                read_until(other, lambda items: False)
+            run(shared, "SET gtid_next = 'ANONYMOUS'", insert("t", 802))
+            with pytest.raises(SourceRejected, match="anonymous") as caught:
+                read_until(source, lambda items: False)
+        finally:
+            shared.query("SET GLOBAL gtid_mode = ON")
+    assert "carry its rows over by hand" in caught.value.hint
+    run(shared, insert("t", 803))
+    assert all_changes(read_behind(shared, start)) == [inserted("t", 803)]
+
+
+def test_a_purged_position(shared: Server) -> None:
+    """A position that needs purged transactions is refused by name; one that does not is served."""
+    start = executed(shared)
+    run(shared, insert("t", 805))
+    shared.query("FLUSH BINARY LOGS")
+    shared.query(f"PURGE BINARY LOGS TO '{shared.query('SHOW BINARY LOG STATUS')[0][0]}'")
+    position = executed(shared)
+    run(shared, insert("t", 806))
+    with pytest.raises(PositionPurged, match=str(position.subtract(start))):
+        make_source(shared).open(start)
+    assert all_changes(read_behind(shared, position)) == [inserted("t", 806)]

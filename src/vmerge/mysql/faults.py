@@ -200,7 +200,8 @@ _HINTS = {
     1146: "Create the table on the target with the source's definition, then start the stream again.",
     1153: "Raise max_allowed_packet on the target.",
     1227: "Grant the account that privilege; `vmerge check FILE` names what is needed.",
-    1236: "Look at the source's error log; if another program reads with the same server_id, stop it.",
+    1236: "Look at the source's error log. If another program reads with the same server_id, stop it. If it is an "
+    "anonymous transaction, set gtid_mode=ON and carry its rows over by hand: the next start is served without it.",
     1610: "The target's version cannot apply this event.",
     1114: "Make room on the target's disk, then start the stream again.",
 }

@@ -47,6 +47,15 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True)
+class LockWait:
+    """Locks that somebody holds on the target have kept a stream out since its last commit."""
+
+    since: float
+    """Monotonic."""
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
 class StreamProgress:
     """One stream as its siblings and its operator see it."""
 
@@ -60,6 +69,7 @@ class StreamProgress:
     is_at_head: bool = False
     """The source had nothing more when it last said so, and all of it is applied."""
     blocked: Blocked | None = None
+    locked: LockWait | None = None
     surrendered: Ended | None = None
     """The wait that stopped the stream, until it is started again."""
     batch_limit: int = 0

@@ -62,9 +62,9 @@ def _one_of(values: Sequence[str], key: str) -> Callable[[Snapshot], Sequence[_S
     return lambda stream: [((value,), float(stream[key] == value)) for value in values]
 
 
-def _blocked_now(stream: Snapshot) -> Sequence[_Sample]:
-    blocked = stream["blocked"]
-    return (((), 0.0 if blocked is None else float(blocked["seconds"])),)
+def _seconds_of(key: str) -> Callable[[Snapshot], Sequence[_Sample]]:
+    """The seconds of a wait that is under way now, or 0."""
+    return lambda stream: (((), 0.0 if stream[key] is None else float(stream[key]["seconds"])),)
 
 
 _REMEDIES = ("flushes", "splits", "waits", "jumps", "joints")
@@ -123,7 +123,9 @@ STREAM_METRICS = (
         "Source transactions that may share a target transaction now; small after a conflict.",
         _number("batch_limit"),
     ),
-    StreamMetric(_GAUGE, "vmerge_blocked_now_seconds", "For how long a key has kept the stream out now.", _blocked_now),
+    StreamMetric(
+        _GAUGE, "vmerge_blocked_now_seconds", "For how long a key has kept the stream out now.", _seconds_of("blocked")
+    ),
     StreamMetric(
         _COUNTER,
         "vmerge_blocked_seconds",
@@ -138,6 +140,12 @@ STREAM_METRICS = (
     StreamMetric(_COUNTER, "vmerge_returned_rows", "Rows that came back from quarantine.", _conflict("returned")),
     StreamMetric(
         _COUNTER, "vmerge_lock_conflicts", "Lock waits and deadlocks on the target.", _number("lock_conflicts")
+    ),
+    StreamMetric(
+        _GAUGE,
+        "vmerge_locked_now_seconds",
+        "For how long locks on the target have kept the stream out now.",
+        _seconds_of("locked"),
     ),
     StreamMetric(_COUNTER, "vmerge_restarts", "Restarts after transient errors.", _number("restarts")),
 )

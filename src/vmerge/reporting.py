@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from vmerge.board import Board, Counters
+from vmerge.board import Board, Counters, LockWait
 from vmerge.core import conflict_terms as terms
 from vmerge.core.blocked import Blocked, Ended, Outcome, Remedy, Tried
 from vmerge.core.evidence import Testimony
@@ -28,7 +28,11 @@ SELDOM_SECONDS = 10.0
 """Between two lines of one kind about one stream: where values move all day, conflicts are no news. All are counted."""
 
 TOLD_LOCKS = 5
-"""So many lock conflicts without a commit in between show as being locked out."""
+TOLD_LOCK_SECONDS = 2.0
+"""So many lock conflicts, or such a time of them, without a commit in between show as being locked out."""
+
+TOLD_AGAIN = 2.0
+"""Being locked out gets its next line in the log when it has lasted so many times as long as at the last one."""
 
 
 class Reporter:
@@ -50,8 +54,9 @@ class Reporter:
         """What is done, or was done last, about a wait."""
         self._told: dict[str, tuple[float, int]] = {}
         """By the text of a line that is told seldom: when it was last told, and how often it was not since."""
-        self._locks = 0
-        """Lock conflicts since the last commit."""
+        self._locked: LockWait | None = None
+        self._lock_told_after: float | None = None
+        """For how long the stream had been locked out when the log was last told of it; None if it was not."""
         self._split_rest = 0
         """Transactions of the last split batch that are not through yet."""
         self._split_done = 0
@@ -59,6 +64,7 @@ class Reporter:
     def connecting(self) -> None:
         """The player begins; what an earlier one was blocked by is history."""
         self._interrupt()
+        self._unlock()
         self._update(phase=Phase.CONNECTING, is_at_head=False, surrendered=None)
 
     def opened(self, position: GtidSet) -> None:
@@ -72,6 +78,7 @@ class Reporter:
     def closed(self) -> None:
         """The player ends, for whatever reason."""
         self._interrupt()
+        self._unlock()
 
     def at_head(self) -> None:
         """The source has nothing more, and all of it is applied."""
@@ -103,10 +110,10 @@ class Reporter:
         elif isinstance(before, terms.Joining):
             self._log_seldom("joined %d transactions with its siblings', the last one %s", stretch.count, stretch.last)
             counters = replace(counters, joints=counters.joints + 1)
-        if self._has_told_wait or self._locks >= TOLD_LOCKS:
+        if self._has_told_wait or self._lock_told_after is not None:
             self._has_told_wait = False
             self._log_seldom("goes on")
-        self._locks = 0
+        self._unlock()
         self._board.commit(
             self._name,
             phase=Phase.APPLYING,
@@ -208,11 +215,28 @@ class Reporter:
 
     def _lock_out(self) -> None:
         """Count lock conflicts in a row; siblings briefly in each other's way are no news, more than that is."""
-        self._locks += 1
-        if self._locks == TOLD_LOCKS:
-            self._log_seldom("waits for a lock on the target (see sys.innodb_lock_waits there)")
-        if self._locks >= TOLD_LOCKS:
-            self._update(phase=Phase.LOCKED_OUT)
+        now = self._clock.monotonic()
+        known = self._locked or LockWait(now, 0)
+        self._locked = locked = replace(known, attempts=known.attempts + 1)
+        self._update(locked=locked)
+        seconds = now - locked.since
+        if locked.attempts < TOLD_LOCKS and seconds < TOLD_LOCK_SECONDS:
+            return
+        self._update(phase=Phase.LOCKED_OUT)
+        if self._lock_told_after is None or seconds >= self._lock_told_after * TOLD_AGAIN:
+            self._lock_told_after = max(seconds, TOLD_LOCK_SECONDS)
+            self._log(
+                "waits for a lock on the target since %.1f s, %d attempts; see sys.innodb_lock_waits and "
+                "sys.schema_table_lock_waits there",
+                seconds,
+                locked.attempts,
+            )
+
+    def _unlock(self) -> None:
+        """The stream has got what it wanted, or wants it no more."""
+        if self._locked is not None:
+            self._locked = self._lock_told_after = None
+            self._update(locked=None)
 
     def waiting(self, state: terms.Waiting, gtid: str, key: str | None) -> None:
         """The stream waits; ``key`` is None when this attempt failed before it came to the key."""

@@ -67,6 +67,7 @@ def stream_snapshot(progress: StreamProgress, applied: Mapping[str, GtidSet], cl
         "in_quarantine": progress.in_quarantine,
         "blocked_seconds_total": round(counters.blocked_seconds + _blocked_seconds(progress, clock), 3),
         "blocked": _blocked(progress, applied, clock),
+        "locked": _locked(progress, clock),
     }
 
 
@@ -104,6 +105,13 @@ def _blocked(progress: StreamProgress, applied: Mapping[str, GtidSet], clock: Cl
     return wait_snapshot(progress.name, blocked, applied, _blocked_seconds(progress, clock))
 
 
+def _locked(progress: StreamProgress, clock: Clock) -> Snapshot | None:
+    locked = progress.locked
+    if locked is None:
+        return None
+    return {"seconds": round(clock.monotonic() - locked.since, 3), "attempts": locked.attempts}
+
+
 def stream_sentence(stream: Snapshot) -> str:
     """Put what a stream is doing into a few words."""
     count = stream["in_quarantine"]
@@ -115,6 +123,12 @@ def _doing(stream: Snapshot) -> str:
     message = " ".join(stream["message"].split())  # some have a line for each finding
     if stream["state"] != StreamState.RUNNING.value:
         return f"{stream['state']}: {message}" if message else stream["state"]
+    locked = stream["locked"]
+    if locked is not None and stream["phase"] == Phase.LOCKED_OUT.value:
+        return (
+            f"waits for a lock on the target since {locked['seconds']:.1f} s, {locked['attempts']} attempts; "
+            "see sys.innodb_lock_waits there"
+        )
     if stream["blocked"] is not None:
         return wait_sentence(stream["blocked"])
     if stream["is_at_head"]:

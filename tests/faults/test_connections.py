@@ -104,7 +104,7 @@ def test_cut_and_refused(lab: Lab, new_site: NewSite, servers: Servers, report: 
 
 
 def test_blocked_for_longer_than_the_source_waits(new_site: NewSite, servers: Servers, report: Report) -> None:
-    """A stream that is blocked until its source gives it up resumes without loss."""
+    """A stream that is locked out until its source gives it up says so for all that time, and resumes without loss."""
     servers.a.query("SET GLOBAL net_write_timeout = 1")
     site = new_site()
     shard = site.shards["a"]
@@ -116,13 +116,17 @@ def test_blocked_for_longer_than_the_source_waits(new_site: NewSite, servers: Se
         holder.begin()
         cursor.execute("SELECT id FROM customer WHERE id = 1 FOR UPDATE")
         shard.server.query(f"UPDATE {shard.database}.customer SET note = 'blocked' WHERE id = 1")
-        wait_until(lambda: site.streams()["a"]["lock_conflicts"] > 0, "the stream is blocked")
+        locked_out = site.wait_for("a", phase="waiting for a lock")["locked"]
+        assert locked_out["seconds"] >= 2
+        assert "waits for a lock on the target since" in site.vmerge("status").stdout
         _write_more_than_buffers_hold(site)
         wait_until(lambda: not shard.server.sessions(site.user, command="Binlog Dump%"), "the source gives the dump up")
         report.done["dumps given up by the source"] += 1
+        assert site.streams()["a"]["locked"]["seconds"] > locked_out["seconds"]
         holder.rollback()
     insert_customers(shard, 10**9, 20)
     site.require_exact()
+    assert site.streams()["a"]["locked"] is None
     assert site.streams()["a"]["restarts"] >= 1
 
 

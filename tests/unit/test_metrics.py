@@ -12,7 +12,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.test_status import FixedClock
 
-from vmerge.board import Board
+from vmerge.board import Board, LockWait
 from vmerge.core.blocked import Blocked
 from vmerge.core.states import Phase, StreamState
 from vmerge.metrics import INFO_NAME, STREAM_METRICS, exposition
@@ -46,7 +46,13 @@ def test_numbers_are_those_of_the_status() -> None:
     counters = replace(board.progress("a").counters, transactions=12, jumps=3, duplicates=1, blocked_seconds=2.5)
     blocked = Blocked(since=90.0, attempts=3, gtid="u:1", key="customer.email", unfree=())
     board.update(
-        "a", state=StreamState.RUNNING, phase=Phase.WAITING, applied_at=999_990.0, counters=counters, blocked=blocked
+        "a",
+        state=StreamState.RUNNING,
+        phase=Phase.WAITING,
+        applied_at=999_990.0,
+        counters=counters,
+        blocked=blocked,
+        locked=LockWait(since=96.0, attempts=3),
     )
     found = samples(board)
     assert found[of_stream("vmerge_transactions_total")] == 12
@@ -54,6 +60,7 @@ def test_numbers_are_those_of_the_status() -> None:
     assert found[of_stream("vmerge_conflict_remedies_total", remedy="jumps")] == 3
     assert found[of_stream("vmerge_verdicts_total", proof="duplicate")] == 1
     assert found[of_stream("vmerge_blocked_now_seconds")] == 10
+    assert found[of_stream("vmerge_locked_now_seconds")] == 4
     assert found[of_stream("vmerge_blocked_seconds_total")] == 12.5
     assert found[of_stream("vmerge_stream_phase", phase=Phase.WAITING.value)] == 1
     assert found[of_stream("vmerge_stream_phase", phase=Phase.STREAMING.value)] == 0

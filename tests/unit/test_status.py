@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from vmerge.board import Board, Counters, StreamProgress
+from vmerge.board import Board, Counters, LockWait, StreamProgress
 from vmerge.core.blocked import Blocked
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState
@@ -61,6 +61,11 @@ def test_lag(progress: StreamProgress, lag: float | None) -> None:
         (
             replace(RUNNING, blocked=replace(BLOCKED, key="", unfree=("80-",))),
             "waits on a sibling since 10.0 s for a key; not running: 80-",
+        ),
+        (replace(RUNNING, locked=LockWait(since=95.5, attempts=2)), "applying"),
+        (
+            replace(RUNNING, phase=Phase.LOCKED_OUT, locked=LockWait(since=95.5, attempts=5), blocked=BLOCKED),
+            "waits for a lock on the target since 4.5 s, 5 attempts; see sys.innodb_lock_waits there",
         ),
         (StreamProgress("-80"), "stopped"),
         (

@@ -11,7 +11,6 @@ import pytest
 
 from vmerge import errors
 from vmerge.cli import main
-from vmerge.core import event_types
 from vmerge.core.states import Phase, StreamState
 
 ROOT = Path(__file__).parents[2]
@@ -43,16 +42,6 @@ def test_every_state_and_phase_is_documented() -> None:
     """docs/errors.md has exactly the states and phases that a status shows."""
     first = [row[0].strip("`") for row in rows("docs/errors.md") if row[0].startswith("`")]
     assert [word for word in first if not word[0].isupper()] == [one.value for one in (*StreamState, *Phase)]
-
-
-def test_every_event_is_documented_as_it_is_treated() -> None:
-    """docs/events.md has exactly the event types that the reader knows, and says which are ignored."""
-    documented = {int(row[0]): row[2] for row in rows("docs/events.md") if row[0].isdigit()}
-    constants = vars(event_types)
-    first = list(constants).index("QUERY")
-    known = {value for name, value in list(constants.items())[first:] if name.isupper() and isinstance(value, int)}
-    assert documented.keys() == known
-    assert {number for number, text in documented.items() if text.startswith("**ignored**")} == set(event_types.IGNORED)
 
 
 @pytest.mark.parametrize("page", PAGES)

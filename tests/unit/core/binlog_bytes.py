@@ -75,7 +75,7 @@ class Dump:
 
     def add(self, kind: int, body: bytes, *, flags: int = 0) -> Dump:
         size = 19 + len(body) + (4 if self.checksums else 0)
-        self.position += size
+        self.position = (self.position + size) % 2**32
         event = make_event(kind, body, checksum=self.checksums, position=self.position, flags=flags)
         assert len(event) == size
         self.events.append(event)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 from tests.unit.core.binlog_bytes import (
     COMMITTED_AT,
     Dump,
     MemoryStore,
+    as_plain,
     carried,
     changes,
     decode,
@@ -326,6 +329,24 @@ def test_table_numbers_mean_other_tables_after_a_crash() -> None:
     ]
     with pytest.raises(CorruptEvent, match="without a table map"):
         Dump().insert(1, A).after_crash(checksums=True).gtid(2).begin().rows(B, number=7).decode()
+
+
+def test_positions_within_files_mean_nothing() -> None:
+    """Events whose positions are 0, or wrap in a file of more than 4 GiB, are read like all others."""
+    whole = Dump().insert(1, A).insert(2, B).insert(3, C).heartbeat()
+    expected = summary(whole.decode())
+    assert len(expected) == 3
+    wrapping = Dump()
+    wrapping.position = 2**32 - 100
+    assert summary(wrapping.insert(1, A).insert(2, B).insert(3, C).heartbeat().decode()) == expected
+    bare = [without_position(event) for event in whole.events]
+    assert [as_plain(item) for item in decode(bare)] == [as_plain(item) for item in whole.decode()]
+
+
+def without_position(event: bytes) -> bytes:
+    """The same event with position 0 and its checksum set right."""
+    content = event[:13] + bytes(4) + event[17:-4]
+    return content + crc32(content).to_bytes(4, "little")
 
 
 def test_only_a_repeated_position_means_the_head() -> None:

@@ -58,7 +58,7 @@ _NAMESPACE = UUID("6f6d6572-6765-4d79-8173-716c73686172")
 def workflow_facts(workflow: Workflow) -> WorkflowFacts:
     """Return what preflight must know of a workflow."""
     streams = tuple(
-        StreamFacts(name, workflow.source_endpoint(name), workflow.rules(name), stream.start)
+        StreamFacts(name, workflow.source_endpoint(name), workflow.rules_of(name), stream.start)
         for name, stream in workflow.streams.items()
     )
     control_database = workflow.target.control_database
@@ -180,7 +180,7 @@ class WorkflowAssembly:
             workflow.target_endpoint,
             workflow.target.control_database,
             plan,
-            {name: SourcePlace(workflow.source_endpoint(name), workflow.rules(name)) for name in workflow.streams},
+            {name: SourcePlace(workflow.source_endpoint(name), workflow.rules_of(name)) for name in workflow.streams},
             server_id,
             definitions=definitions,
         )
@@ -220,7 +220,7 @@ class WorkflowAssembly:
             PreflightError: tables, perhaps made since the stream was entered, cannot be merged exactly.
         """
         databases = self._workflow.streams[stream].databases
-        rules = self._workflow.rules(stream)
+        rules = self._workflow.rules_of(stream)
         with short_connection(self._workflow.source_endpoint(stream), "reading schemas", source_fault) as connection:
             sources = read_schemas(connection, databases.keys())
             logs_cascades = read_logs_cascades(connection)

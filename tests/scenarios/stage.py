@@ -117,7 +117,9 @@ class Stage:
 
     def open(self, story: dict[str, Any]) -> None:
         """Make the players as the product does, and open them."""
-        self.file.write_text(_workflow_text(self.shards, self.target, self.database, story.get("workflow", {})))
+        rules = {f"{self.database}.{table}": rule for table, rule in story.get("rules", {}).items()}
+        more = {"rules": rules, **story.get("workflow", {})}
+        self.file.write_text(_workflow_text(self.shards, self.target, self.database, more))
         workflow = load_workflow(self.file, {"STORY_PASSWORD": "story"})
         assembly = WorkflowAssembly(workflow, clock=SystemClock())
         claims = {name: assembly.claim(name) for name in self.shards}

@@ -76,9 +76,9 @@ def test_a_good_file_gives_endpoints_and_rules(write: Write) -> None:
     assert workflow.target_databases == ("shop",)
     assert workflow.target.control_database == "_vmerge"
     assert workflow.streams["-80"].start is StartAt.CURRENT
-    assert workflow.rules("-80").target_name("shop_0", "order_line") == ("shop", "order_line")
-    assert workflow.rules("-80").target_name("shop_0", "orders") is None
-    assert workflow.rules("-80").target_name("shop_1", "customer") is None
+    assert workflow.rules_of("-80").target_name("shop_0", "order_line") == ("shop", "order_line")
+    assert workflow.rules_of("-80").target_name("shop_0", "orders") is None
+    assert workflow.rules_of("-80").target_name("shop_1", "customer") is None
 
 
 def test_secrets_are_never_shown(write: Write) -> None:
@@ -145,7 +145,13 @@ BAD = {
     "misspelt key": ("    host: 10.0.0.1", "    hots: 10.0.0.1", 8, "`streams.-80.hots`", "Did you mean `host`?"),
     "misspelt top key": ("tables:", "tabels:", 17, "`tabels` is not", "Did you mean `tables`?"),
     "key at the wrong level": ("tables:", "stop_timeout_seconds: 3\ntables:", 17, "not a known key", "`limits`"),
-    "unknown key": ("tables:", "colour: red\ntables:", 17, "`colour` is not a known key", "Known keys here: limits"),
+    "unknown key": (
+        "tables:",
+        "colour: red\ntables:",
+        17,
+        "`colour` is not a known key",
+        "here: exclude, limits",
+    ),
     "literal password": ("password_env: TARGET_SECRET", "password: hidden", 5, "not a known key", "`password_env`"),
     "both secrets": (
         "password_env: TARGET_SECRET",

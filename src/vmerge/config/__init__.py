@@ -4,8 +4,8 @@ Knows: the format of a workflow file and where its secrets are. Never knows: ser
 only importer of pydantic and yaml. Used by the command line, the daemon and the supervisor.
 
 In here: ``document`` (YAML text → data and lines), ``workflow`` (the models, and with them the reference of the keys),
-``secrets`` (passwords), ``loading`` (files → ``Workflow``, and the messages), ``differences`` (between two loads of a
-folder).
+``rules`` (the models of what is said of single tables), ``section`` (what they all have in common), ``secrets``
+(passwords), ``loading`` (files → ``Workflow``, and the messages), ``differences`` (between two loads of a folder).
 """
 
 from vmerge.config.differences import FolderChanges, compare_folders

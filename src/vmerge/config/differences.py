@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from vmerge.config.workflow import Server, Workflow
+from vmerge.core.predicate import Predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,8 @@ def _shown(value: object) -> str:
     match value:
         case None:
             return "(none)"
+        case Predicate():
+            return value.text
         case tuple():
             return "[" + ", ".join(map(str, value)) + "]"
         case _:

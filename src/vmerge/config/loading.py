@@ -18,7 +18,8 @@ from pydantic_core import ErrorDetails
 from vmerge.config.document import MAX_FILE_BYTES, Document, DocumentError, parse_document
 from vmerge.config.document import Place as DocumentPlace
 from vmerge.config.problem import PROBLEM
-from vmerge.config.workflow import Limits, Place, Stream, Target, TlsSettings, TrueDuplicates, Workflow
+from vmerge.config.rules import Rule, TrueDuplicates
+from vmerge.config.workflow import Limits, Place, Stream, Target, TlsSettings, Workflow
 from vmerge.errors import ConfigError
 
 SUFFIXES = (".yaml", ".yml")
@@ -29,10 +30,11 @@ _MODELS: dict[DocumentPlace, type[BaseModel]] = {
     ("target", "tls"): TlsSettings,
     ("streams", "*"): Stream,
     ("streams", "*", "tls"): TlsSettings,
+    ("rules", "*"): Rule,
     ("true_duplicates",): TrueDuplicates,
     ("limits",): Limits,
 }
-"""The model at each place; ``*`` stands for a stream's name."""
+"""The model at each place; ``*`` stands for the name of a stream or a table."""
 
 _PLAIN_WORDS = {
     "int_type": "must be a whole number",
@@ -154,7 +156,7 @@ def _put_into_words(document: Document, details: ErrorDetails) -> _Finding:
     context: Mapping[str, Any] = details.get("ctx", {})
     if kind == PROBLEM:
         for part in filter(None, context["key"].split("/")):
-            place = (*place, int(part) if part.isdigit() and place == ("tables",) else part)
+            place = (*place, int(part) if part.isdigit() and place in (("tables",), ("exclude",)) else part)
     is_key = place[-1:] == ("[key]",)
     place = place[:-1] if is_key else place
     line = document.line_of(place) or 1
@@ -178,8 +180,8 @@ def _show(place: DocumentPlace) -> str:
 
 
 def _model_at(place: DocumentPlace) -> type[BaseModel] | None:
-    if len(place) >= 2 and place[0] == "streams":
-        place = ("streams", "*", *place[2:])
+    if len(place) >= 2 and place[0] in ("streams", "rules"):
+        place = (place[0], "*", *place[2:])
     return _MODELS.get(place)
 
 

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PrivateAttr,
     SecretStr,
@@ -24,10 +22,11 @@ from pydantic import (
 )
 
 from vmerge.config.problem import problem
+from vmerge.config.rules import Rule, TrueDuplicates, require_database, require_rules_fit, ruled_table, table_pattern
 from vmerge.config.secrets import secret_from_environment, secret_from_file
-from vmerge.core.duplicates import DuplicatePolicy, DuplicateRules
+from vmerge.config.section import Section
 from vmerge.core.position import GtidSet
-from vmerge.core.rules import Start, StartAt, StreamRules, TablePattern
+from vmerge.core.rules import Start, StartAt, StreamRules
 from vmerge.mysql.connect import Endpoint, Tls, TlsMode
 
 SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
@@ -76,22 +75,11 @@ def _start(value: object) -> Start:
     return position
 
 
-def _pattern(text: str) -> TablePattern:
-    try:
-        return TablePattern(text)
-    except ValueError as error:
-        raise problem(str(error), hint='For all tables of a database write "database.*".') from error
-
-
 Name = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_.-]{1,64}\z")]
 DatabaseName = Annotated[str, BeforeValidator(lambda value: _database_name(value) if isinstance(value, str) else value)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
-
-
-class TlsSettings(_Model):
+class TlsSettings(Section):
     """TLS to one server."""
 
     mode: Annotated[TlsMode, Field(strict=False)] = Field(
@@ -135,7 +123,7 @@ class TlsSettings(_Model):
         return self
 
 
-class Server(_Model):
+class Server(Section):
     """How to reach one MySQL server, and as whom."""
 
     host: str | None = Field(default=None, description="Host name or address; this or `unix_socket`.")
@@ -244,7 +232,7 @@ class Stream(Server):
         return value
 
 
-class Limits(_Model):
+class Limits(Section):
     """Bounds on what may last."""
 
     conflict_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
@@ -261,38 +249,7 @@ class Limits(_Model):
     )
 
 
-Policy = Annotated[DuplicatePolicy, Field(strict=False)]
-
-
-class TrueDuplicates(_Model):
-    """What becomes of a row that another shard's row really shares a unique value with."""
-
-    default: Policy = Field(
-        default=DuplicatePolicy.STOP,
-        description="stop or quarantine, for tables that `tables` does not name. Default stop: a duplicate is a fault "
-        "of the shards, and nothing of a stream is missing on the target while somebody looks at it.",
-    )
-    tables: dict[str, Policy] = Field(
-        default={},
-        description="Pattern `database.table`, in the target's names → stop or quarantine; the first that matches "
-        "counts. With quarantine the stream sets its own row aside and goes on; the table needs a primary key, and no "
-        "foreign key to or from it.",
-    )
-
-    @field_validator("tables")
-    @classmethod
-    def _are_patterns(cls, value: dict[str, DuplicatePolicy]) -> dict[str, DuplicatePolicy]:
-        for text in value:
-            _pattern(text)
-        return value
-
-    @property
-    def rules(self) -> DuplicateRules:
-        """The policy of each table."""
-        return DuplicateRules(self.default, tuple((TablePattern(text), one) for text, one in self.tables.items()))
-
-
-class Workflow(_Model):
+class Workflow(Section):
     """One workflow file."""
 
     workflow: Name = Field(description="The workflow's name: letters, digits, `_`, `.`, `-`; at most 64.")
@@ -303,17 +260,26 @@ class Workflow(_Model):
         description="The tables to carry: patterns `database.table` with shell wildcards, in the target's names. "
         "Default *.*: every table of the databases that the streams name.",
     )
+    exclude: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        default=(),
+        description="Tables that are not carried, though `tables` takes them in: patterns like those.",
+    )
+    rules: dict[str, Rule] = Field(
+        default={},
+        description="What becomes of the rows of single tables on their way: `database.table`, in the target's names "
+        "→ a rule. A table with a rule is carried by the names of its columns, one without by their places.",
+    )
     true_duplicates: TrueDuplicates = Field(
         default=TrueDuplicates(), description="What becomes of rows that are proven true duplicates, by table."
     )
     limits: Limits = Field(default=Limits(), description="Bounds on what may last.")
     _path: Path = PrivateAttr(default=Path())
 
-    @field_validator("tables")
+    @field_validator("tables", "exclude")
     @classmethod
     def _are_patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for text in value:
-            _pattern(text)
+            table_pattern(text)
         return value
 
     @model_validator(mode="after")
@@ -341,19 +307,12 @@ class Workflow(_Model):
                 key="target/control_database",
             )
         for index, text in enumerate(self.tables):
-            if not any(TablePattern(text).matches_database(database) for database in targets):
-                raise problem(
-                    f"the pattern `{text}` matches no target database ({', '.join(targets)})",
-                    hint="Patterns are in the target's names, not in the sources'.",
-                    key=f"tables/{index}",
-                )
+            require_database(text, targets, f"tables/{index}")
+        for index, text in enumerate(self.exclude):
+            require_database(text, targets, f"exclude/{index}")
         for text in self.true_duplicates.tables:
-            if not any(TablePattern(text).matches_database(database) for database in targets):
-                raise problem(
-                    f"the pattern `{text}` matches no target database ({', '.join(targets)})",
-                    hint="Patterns are in the target's names, not in the sources'.",
-                    key="true_duplicates/tables",
-                )
+            require_database(text, targets, "true_duplicates/tables")
+        require_rules_fit(self.rules, targets, self.streams, self.tables, self.exclude)
         return self
 
     @property
@@ -375,6 +334,8 @@ class Workflow(_Model):
         """Return one stream's source, as the drivers take it."""
         return self.streams[stream].endpoint(f"stream {stream}")
 
-    def rules(self, stream: str) -> StreamRules:
-        """Return which tables one stream carries."""
-        return StreamRules.build(self.streams[stream].databases, self.tables)
+    def rules_of(self, stream: str) -> StreamRules:
+        """Return which tables one stream carries, and how."""
+        named = {ruled_table(text, self.target_databases): rule.of_stream(stream) for text, rule in self.rules.items()}
+        rules = {name: rule for name, rule in named.items() if name is not None}
+        return StreamRules.build(self.streams[stream].databases, self.tables, exclude=self.exclude, table_rules=rules)

@@ -120,10 +120,7 @@ class StreamRules:
         A table that a rule names as the source of another is that other; and a target table whose rule names its
         source gets no rows from a source table of its own name.
         """
-        target_database = self.databases.get(database)
-        if target_database is None:
-            return None
-        name = self._destination(target_database, table)
+        name = self.place(database, table)
         return name if name is not None and self._takes(name) else None
 
     def source_names(self, target: TableName) -> list[TableName]:
@@ -139,11 +136,22 @@ class StreamRules:
             if name[0].lower() == target_database.lower() and (rule.source_table or "").lower() == table.lower():
                 yield name[1].lower()
 
-    def excludes(self, database: str, table: str) -> bool:
-        """Whether a source table of exactly this name would be carried, but for a pattern that excludes it."""
+    def place(self, database: str, table: str) -> TableName | None:
+        """Return the name that a source table would have on the target if no pattern kept it out."""
         target_database = self.databases.get(database)
-        name = None if target_database is None else self._destination(target_database, table)
+        return None if target_database is None else self._destination(target_database, table)
+
+    def excludes(self, database: str, table: str) -> bool:
+        """Whether a source table of exactly this name is kept out by a pattern that excludes it."""
+        name = self.place(database, table)
         return name is not None and any(pattern.matches(name) for pattern in self.exclude)
+
+    def displaced_by(self, database: str, table: str) -> TableName | None:
+        """Return the target table of a source table's own name if a rule gives it another source table."""
+        target_database = self.databases.get(database)
+        if target_database is None or self._destination(target_database, table) is not None:
+            return None
+        return target_database, table
 
     def may_fill(self, target: TableName) -> bool:
         """Whether rows of this stream may go to this target table."""

@@ -14,11 +14,13 @@ way a cascade that only the target has would change rows that the source kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from vmerge.core.duplicates import DuplicatePolicy, DuplicateRules
 from vmerge.core.findings import Finding, error, warning
+from vmerge.core.layout import Unfit
+from vmerge.core.rule_checks import check_filter, check_names, under_rule
 from vmerge.core.rules import StreamRules, TableName
 from vmerge.core.schema import GENERATED_KEY, ForeignKey, TableSchema, differences, key_differences
 
@@ -74,6 +76,8 @@ def check_tables(
     feeding = Counter(target for stream in streams for _, target in stream.carried())
     if judge_patterns:
         yield from _check_patterns(streams)
+        rules = {stream.name: stream.rules for stream in streams}
+        yield from check_names(rules, {stream.name: tuple(stream.tables) for stream in streams})
     for stream in streams:
         for source, target_name in stream.carried():
             where = f"stream {stream.name}, {source.name}"
@@ -83,8 +87,7 @@ def check_tables(
                 if target_name[0] not in unseen_databases:
                     yield _missing(where, target_name, targets)
                 continue
-            yield from _check_pair(where, source, target)
-            yield from _check_cascades(where, stream, source, target)
+            yield from _check_fit(where, stream, source, target)
             if feeding[target_name] > 1:
                 yield from _check_generated_key(where, source)
     for name in feeding:
@@ -159,6 +162,23 @@ def _folded(name: TableName) -> TableName:
     return name[0].lower(), name[1].lower()
 
 
+def _check_fit(where: str, stream: StreamTables, source: TableSchema, target: TableSchema) -> Iterator[Finding]:
+    rule = stream.rules.rule((target.database, target.table))
+    if rule is not None:
+        yield from check_filter(where, source, rule)
+    sides = under_rule(source, target, rule)
+    if isinstance(sides, Unfit):
+        yield error(
+            "columns-differ",
+            where,
+            f"the columns do not fit {target.name} on the target under its rule: {'; '.join(sides.problems)}",
+            "Correct the rule, or the tables. Every column has one way: carried, renamed, dropped or constant.",
+        )
+        return
+    yield from _check_pair(where, sides.source, sides.target)
+    yield from _check_cascades(where, stream, sides.source, target)
+
+
 def _check_pair(where: str, source: TableSchema, target: TableSchema) -> Iterator[Finding]:
     found = differences(source, target)
     if found:
@@ -201,8 +221,8 @@ def _check_generated_key(where: str, source: TableSchema) -> Iterator[Finding]:
 
 def _check_cascades(where: str, stream: StreamTables, source: TableSchema, target: TableSchema) -> Iterator[Finding]:
     """Compare the foreign keys that change rows of this table, in the target's names."""
-    ours = _cascades(source.foreign_keys, lambda name: stream.rules.target_name(*name) or ("", ""))
-    theirs = _cascades(target.foreign_keys, lambda name: name)
+    ours = _cascades(_of_target(key, stream.rules) for key in source.foreign_keys)
+    theirs = _cascades(target.foreign_keys)
     for parts, rules in theirs.items():
         if ours.get(parts) != rules:
             yield error(
@@ -224,9 +244,18 @@ def _check_cascades(where: str, stream: StreamTables, source: TableSchema, targe
             )
 
 
-def _cascades(keys: Iterable[ForeignKey], rename: Callable[[TableName], TableName]) -> dict[_Parts, tuple[str, str]]:
+def _of_target(key: ForeignKey, rules: StreamRules) -> ForeignKey:
+    """Put the target's names of the parent and its columns into a foreign key of a source."""
+    parent = rules.target_name(*key.parent)
+    rule = None if parent is None else rules.rule(parent)
+    names = {} if rule is None else {theirs.lower(): ours for ours, theirs in rule.renamed.items()}
+    columns = tuple(names.get(column.lower(), column) for column in key.parent_columns)
+    return replace(key, parent=parent or ("", ""), parent_columns=columns)
+
+
+def _cascades(keys: Iterable[ForeignKey]) -> dict[_Parts, tuple[str, str]]:
     return {
-        (key.columns, rename(key.parent), key.parent_columns): (_rule(key.on_delete), _rule(key.on_update))
+        (key.columns, key.parent, key.parent_columns): (_rule(key.on_delete), _rule(key.on_update))
         for key in keys
         if key.cascades
     }

@@ -125,7 +125,7 @@ def _require_union(stage: Stage, story: dict[str, Any]) -> None:
     merged = take_rows(stage.target, stage.database)
     assert merged - union == Images()
     missing = union - merged
-    assert Counter(table for table, _ in missing.elements()) == {table: len(rows) for table, rows in parked.items()}
+    assert Counter(row[0] for row in missing.elements()) == {table: len(rows) for table, rows in parked.items()}
 
 
 def _rows(server: Server, database: str, table: str) -> Counter[tuple[Any, ...]]:

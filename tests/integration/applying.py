@@ -9,6 +9,7 @@ from pymysql.connections import Connection
 from pymysql.err import MySQLError
 from tests.integration.reading import Change, changes, endpoint, executed, read_behind, run
 
+from vmerge.core.appliers import ApplierPolicy, ApplierSetting
 from vmerge.core.events import RowsEvent, SourceItem, Transaction
 from vmerge.core.plan import Plan
 from vmerge.core.position import GtidSet
@@ -30,11 +31,20 @@ class Carrier:
     Close it after use.
     """
 
-    def __init__(self, source: Server, target: Server, database: str, *, at: Endpoint | None = None) -> None:
+    def __init__(
+        self,
+        source: Server,
+        target: Server,
+        database: str,
+        *,
+        at: Endpoint | None = None,
+        setting: ApplierSetting = ApplierSetting.AUTO,
+    ) -> None:
         self.source = source
         self.target = target
         self.source_database = database
         self.target_database = f"{database}_merged"
+        self._policy = ApplierPolicy(setting)
         self.connection: Connection[Any] = connect(
             at or endpoint(target), read_timeout_seconds=60, session={**SESSION, "innodb_lock_wait_timeout": 1}
         )
@@ -56,7 +66,7 @@ class Carrier:
         rules = StreamRules.build({self.source_database: self.target_database})
         sides = (self.source, self.source_database), (self.target, self.target_database)
         sources, targets = (self._schemas(server, database) for server, database in sides)
-        return Plan(rules, sources.values(), targets.values())
+        return Plan(rules, sources.values(), targets.values(), self._policy)
 
     @staticmethod
     def _schemas(server: Server, database: str) -> dict[TableName, TableSchema]:

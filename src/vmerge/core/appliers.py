@@ -1,17 +1,24 @@
-"""Which of the two appliers brings a table's rows to the target.
+"""Which of the two appliers brings a table's rows to the target, and why.
 
 Knows: the two kinds, what an operator may choose, and what both must know of a table. Never knows: servers, or how
 rows are sent. Used by ``core/plan.py``, ``mysql/applier.py`` and whoever tells an operator which and why.
+
+Events wherever they may be: no value is decoded, and it costs less. They need BINLOG, which some accounts may not use,
+and columns that are equal. Statements need columns that keep every value, and no trigger on the target's table: BINLOG
+fires none, INSERT would.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from vmerge.core.events import TableMap
 from vmerge.core.rules import TableName
-from vmerge.core.schema import TableSchema
+from vmerge.core.schema import TableSchema, differences
+from vmerge.core.widening import losses
 
 
 class ApplierKind(Enum):
@@ -23,8 +30,80 @@ class ApplierKind(Enum):
     """As INSERT, UPDATE and DELETE."""
 
 
+class ApplierSetting(Enum):
+    """What the workflow file asks for."""
+
+    AUTO = "auto"
+    EVENTS = "events"
+    STATEMENTS = "statements"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The applier of one table."""
+
+    kind: ApplierKind
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoApplier:
+    """No applier may have a table."""
+
+    reasons: tuple[str, ...]
+    id: str = "columns-differ"
+    """Of the finding about it."""
+    hint: str = "Give both sides the same columns: compare SHOW CREATE TABLE."
+
+
+@dataclass(frozen=True, slots=True)
+class ApplierPolicy:
+    """What a workflow asks for, and what the target's account may."""
+
+    setting: ApplierSetting = ApplierSetting.AUTO
+    refusal: str | None = None
+    """Why the target does not take BINLOG from the account; None if it does."""
+
+    @property
+    def kinds(self) -> frozenset[ApplierKind]:
+        """The appliers that tables may have."""
+        may_events = self.setting is not ApplierSetting.STATEMENTS and self.refusal is None
+        may = {ApplierKind.EVENTS: may_events, ApplierKind.STATEMENTS: self.setting is not ApplierSetting.EVENTS}
+        return frozenset(kind for kind, is_so in may.items() if is_so)
+
+    def choose(self, source: TableSchema, target: TableSchema) -> Choice | NoApplier:
+        """Choose the applier of a table by its descriptions."""
+        return self.judge(differences(source, target), losses(source, target), target)
+
+    def judge(self, different: Sequence[str], lost: Sequence[str], target: TableSchema) -> Choice | NoApplier:
+        """Choose by how the columns differ, and by which of the differences may change a value."""
+        if not different and ApplierKind.EVENTS in self.kinds:
+            return Choice(ApplierKind.EVENTS, "the columns are equal")
+        if self.setting is ApplierSetting.EVENTS:
+            return NoApplier(tuple(different) or (self.refusal or "",))
+        if lost:
+            return NoApplier(tuple(lost))
+        if target.has_triggers:
+            return NoApplier((self._trigger_text(different),), "triggers", "Drop the target's triggers: the shards' count.")
+        return Choice(ApplierKind.STATEMENTS, self._reason(different))
+
+    def _reason(self, different: Sequence[str]) -> str:
+        if self.setting is ApplierSetting.STATEMENTS:
+            return "the workflow file says so"
+        if self.refusal is not None:
+            return self.refusal
+        return f"columns differ, and the target's keep every value: {'; '.join(different)}"
+
+    def _trigger_text(self, different: Sequence[str]) -> str:
+        return f"the target's table has triggers, which the statements applier would fire ({self._reason(different)})"
+
+
 class ApplierRules(Protocol):
     """What appliers must know of a stream's tables. Asked about rows that are wanted only."""
+
+    @property
+    def appliers(self) -> frozenset[ApplierKind]:
+        """Those that rows of any stream of the workflow may need."""
 
     def target_name(self, table_map: TableMap) -> TableName:
         """Return the name of the target's table."""

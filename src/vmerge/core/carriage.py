@@ -7,7 +7,7 @@ The proof
 ---------
 Rows are applied by position, and the server that applies them is silent about most that can go wrong (see
 ``core/proof.py``). So the first rows of every shape of every table are let through only when the target's table is
-proven equal: first by the table map that came with the rows, which is the truth about them; then by the source's
+proven equal, or wide enough for statements: first by the table map that came with the rows, which is the truth about them; then by the source's
 schema as read at start, for what a table map does not say. That second part counts only when the schema still agrees
 with the table map. When the table was altered in between, full metadata (binlog_row_metadata=FULL) is proof enough,
 unless the target's table has generated columns, about which no table map says anything.
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vmerge.core.appliers import ApplierKind, ApplierPolicy, NoApplier
 from vmerge.core.events import TableMap
 from vmerge.core.filter_column import columns_of_map, columns_of_schema
 from vmerge.core.layout import Copied, Layout, Unfit, hides_rows, lay_out, projected_schema
@@ -29,6 +30,7 @@ from vmerge.core.projection import Carried, Keeps, Projection
 from vmerge.core.proof import map_differences
 from vmerge.core.rules import TableName, TableRule
 from vmerge.core.schema import TableSchema, differences
+from vmerge.core.widening import losses
 from vmerge.errors import FilterRefused, SchemaMismatch
 
 _ALTERED = "the source's table was made or altered after these rows or after the start, so"
@@ -45,8 +47,8 @@ class TablePlan:
     rule: TableRule | None = None
 
 
-def carry(table_map: TableMap, table: TablePlan) -> Carried:
-    """Return how rows of this shape are carried.
+def carry(table_map: TableMap, table: TablePlan, policy: ApplierPolicy) -> tuple[Carried, ApplierKind]:
+    """Return how rows of this shape are carried, and which applier brings them to the target.
 
     Raises:
         SchemaMismatch: the target's table is missing or not proven equal.
@@ -54,20 +56,21 @@ def carry(table_map: TableMap, table: TablePlan) -> Carried:
     target = _require_target(table_map, table)
     source = _agreeing(table_map, table.source)
     if table.rule is None:
-        _require_equal(table_map, source, target)
-        return Carried(table_map)
+        return Carried(table_map), _choose(table_map, source, target, policy)
     layout = _lay_out(table_map, source, target, table.rule)
     _require_told_apart(table_map, layout, source, target)
     keeps = None if table.rule.where is None else _bind(table_map, source, table.rule.where)
     projection = Projection(table_map, layout, target, keeps)
     projected = None if source is None else projected_schema(source, target, layout)
-    _require_equal(projection.table, projected, target)
+    applier = _choose(projection.table, projected, target, policy)
     is_same = keeps is None and layout.keeps_rows and len(layout.places) == table_map.column_count
-    return Carried(projection.table, None if is_same else projection)
+    return Carried(projection.table, None if is_same else projection), applier
 
 
-def require_kept(table_map: TableMap, table: TablePlan) -> None:
-    """Pass when rows that were carried and then kept still fit the target's table, which they have the shape of.
+def require_kept(table_map: TableMap, table: TablePlan, policy: ApplierPolicy) -> ApplierKind:
+    """Return the applier of rows that were carried and then kept, if they still fit the target's table.
+
+    The table map is the one that they were carried with.
 
     Raises:
         SchemaMismatch: the target's table is missing or not proven equal.
@@ -77,7 +80,7 @@ def require_kept(table_map: TableMap, table: TablePlan) -> None:
     if source is not None and table.rule is not None:
         layout = lay_out([column.name for column in source.columns], target, table.rule)
         source = projected_schema(source, target, layout) if isinstance(layout, Layout) else None
-    _require_equal(table_map, _agreeing(table_map, source), target)
+    return _choose(table_map, _agreeing(table_map, source), target, policy)
 
 
 def _require_target(table_map: TableMap, table: TablePlan) -> TableSchema:
@@ -95,13 +98,22 @@ def _agreeing(table_map: TableMap, source: TableSchema | None) -> TableSchema | 
     return None if source is None or map_differences(table_map, source, source.name) else source
 
 
-def _require_equal(table_map: TableMap, source: TableSchema | None, target: TableSchema) -> None:
-    """Compare rows in the target's shape, and the schema that they have so, with the target's table."""
+def _choose(
+    table_map: TableMap, source: TableSchema | None, target: TableSchema, policy: ApplierPolicy
+) -> ApplierKind:
+    """Compare rows in the target's shape, and the schema that they have so, with the target's table.
+
+    Only the schema tells whether a column that differs keeps every value.
+    """
     found = map_differences(table_map, target, f"{target.name} on the target")
     if not found:
         found = _unsaid_differences(table_map, source, target)
-    if found:
-        raise SchemaMismatch(f"rows of {table_map.name} do not fit {target.name} on the target: {'; '.join(found)}")
+    is_wide_enough = source is not None and not losses(source, target)
+    choice = policy.judge(found, () if is_wide_enough else found, target)
+    if isinstance(choice, NoApplier):
+        text = "; ".join(choice.reasons)
+        raise SchemaMismatch(f"rows of {table_map.name} do not fit {target.name} on the target: {text}")
+    return choice.kind
 
 
 def _unsaid_differences(table_map: TableMap, source: TableSchema | None, target: TableSchema) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from vmerge.core.appliers import ApplierKind
+from vmerge.core.appliers import ApplierKind, ApplierPolicy, Choice, NoApplier
 from vmerge.core.carriage import TablePlan, carry, require_kept
 from vmerge.core.events import SchemaChange, TableMap
 from vmerge.core.projection import Carried
@@ -25,8 +25,16 @@ class Plan:
     Made anew at each start of a stream, as schemas change. Owner: the stream's thread; it never changes.
     """
 
-    def __init__(self, rules: StreamRules, sources: Iterable[TableSchema], targets: Iterable[TableSchema]) -> None:
+    def __init__(
+        self,
+        rules: StreamRules,
+        sources: Iterable[TableSchema],
+        targets: Iterable[TableSchema],
+        policy: ApplierPolicy = ApplierPolicy(),  # noqa: B008  # it is frozen
+    ) -> None:
         self._rules = rules
+        self._policy = policy
+        self._appliers: dict[TableMap, ApplierKind] = {}
         self._targets: Mapping[TableName, TableSchema] = {(schema.database, schema.table): schema for schema in targets}
         self.tables: Mapping[TableName, TablePlan] = self._make_tables(sources)
         self._patterns = tuple(TablePattern(pattern.text.lower()) for pattern in rules.patterns)
@@ -71,7 +79,10 @@ class Plan:
             SchemaMismatch: it should, but the target's table is missing or not proven equal.
         """
         table = self.table(table_map.database, table_map.table)
-        return None if table is None else carry(table_map, table)
+        if table is None:
+            return None
+        carried, self._appliers[carried.table] = carry(table_map, table, self._policy)
+        return carried
 
     def still_carries(self, table_map: TableMap) -> bool:
         """Whether the stream carries rows that it kept from earlier: the table map is the one that they were kept with.
@@ -82,26 +93,47 @@ class Plan:
         table = self.table(table_map.database, table_map.table)
         if table is None:
             return False
-        require_kept(table_map, table)
+        self._appliers[table_map] = require_kept(table_map, table, self._policy)
         return True
 
     def target_name(self, table_map: TableMap) -> TableName:
         """Return the target's table for rows that are wanted."""
-        table = self.table(table_map.database, table_map.table)
-        if table is None:
-            raise LookupError(f"{table_map.name} is not carried")
-        return table.target_name
+        return self._carried(table_map).target_name
 
     def target_schema(self, table_map: TableMap) -> TableSchema:
         """Return the target's table for rows that are wanted."""
-        table = self.table(table_map.database, table_map.table)
-        if table is None or table.target is None:
+        target = self._carried(table_map).target
+        if target is None:
             raise LookupError(f"{table_map.name} is not carried")
-        return table.target
+        return target
+
+    @property
+    def appliers(self) -> frozenset[ApplierKind]:
+        """Those that rows of any stream of the workflow may need."""
+        return self._policy.kinds
 
     def applier(self, table_map: TableMap) -> ApplierKind:
-        """Return which applier brings rows of this shape to the target."""
-        return ApplierKind.EVENTS
+        """Return which applier brings rows of this shape, as they are carried, to the target."""
+        if len(self.appliers) == 1:
+            return next(iter(self.appliers))
+        kind = self._appliers.get(table_map)
+        return kind if kind is not None else require_kept(table_map, self._carried(table_map), self._policy)
+
+    def choices(self) -> Mapping[TableName, Choice]:
+        """Return the applier of each table that both sides have, by its name on the target, as far as is known now."""
+        found = {}
+        for table in self.tables.values():
+            if table.source is not None and table.target is not None:
+                choice = self._policy.choose(table.source, table.target)
+                if isinstance(choice, Choice):
+                    found[table.target_name] = choice
+        return found
+
+    def _carried(self, table_map: TableMap) -> TablePlan:
+        table = self.table(table_map.database, table_map.table)
+        if table is None:
+            raise LookupError(f"{table_map.name} is not carried")
+        return table
 
     def key_columns(self, table_map: TableMap) -> tuple[int, ...]:
         """Return where, from 0, the columns of the primary key stand in rows that are wanted; none without one.

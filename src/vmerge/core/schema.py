@@ -181,13 +181,15 @@ def differences(source: TableSchema, target: TableSchema) -> tuple[str, ...]:
     Rows are applied by position, so name and order are part of it. A target's column may be nullable where the
     source's is not; the reverse would turn NULL into a default.
     """
-    if [column.name.lower() for column in source.columns] != [column.name.lower() for column in target.columns]:
-        return tuple(_name_differences(source, target))
+    found = tuple(name_differences(source, target))
+    if found:
+        return found
     pairs = zip(source.columns, target.columns, strict=True)
-    return tuple(text for ours, theirs in pairs for text in _column_differences(ours, theirs))
+    return tuple(text for ours, theirs in pairs for text in column_differences(ours, theirs))
 
 
-def _name_differences(source: TableSchema, target: TableSchema) -> Iterator[str]:
+def name_differences(source: TableSchema, target: TableSchema) -> Iterator[str]:
+    """Yield how names and order of two tables' columns differ."""
     theirs = {column.name.lower() for column in target.columns}
     ours = {column.name.lower() for column in source.columns}
     missing = [column.name for column in source.columns if column.name.lower() not in theirs]
@@ -207,7 +209,8 @@ def _columns(names: list[str]) -> str:
     return ("column " if len(names) == 1 else "columns ") + ", ".join(f"`{name}`" for name in names)
 
 
-def _column_differences(source: Column, target: Column) -> Iterator[str]:
+def column_differences(source: Column, target: Column) -> Iterator[str]:
+    """Yield how two columns of one name differ in what gives a value its meaning."""
     sides = (
         ("type", source.type_text, target.type_text),
         ("character set", source.charset, target.charset),

@@ -79,7 +79,8 @@ KEY_CONFLICTS = frozenset(
     }
 )
 
-ROW_MISSING = frozenset({1032})
+ROW_NOT_FOUND = 1032
+ROW_MISSING = frozenset({ROW_NOT_FOUND})
 
 PURGED = frozenset({1789})  # the source has purged GTIDs that we need
 
@@ -113,6 +114,22 @@ _NAMES_ONLY = frozenset(
 )
 """The errors whose texts hold names of servers, accounts, databases, tables, columns or keys, and nothing else."""
 
+_COLUMN_REFUSALS = frozenset(
+    {
+        1048,  # NULL in a NOT NULL column
+        1264,  # out of range
+        1265,  # data truncated: no such label, digits cut off
+        1292,  # no such date or time
+        1366,  # no such number, or bytes that are no text of the character set
+        1406,  # data too long
+        1690,  # out of range, in an expression
+        3140,  # no JSON
+    }
+)
+"""The errors for a value that a column does not take. Their texts may hold the value, and name the column last."""
+
+_COLUMN = re.compile(r".*[Cc]olumn '(.+?)'(?: at row| cannot|$)", re.DOTALL)
+
 _QUOTED = re.compile(r"'.*'", re.DOTALL)
 """From the first quote to the last: a value may hold quotes itself."""
 
@@ -133,6 +150,8 @@ def describe(error: Exception) -> str:
     if errno in _DUPLICATES:
         key = key_of(error)
         return f"error {errno}: duplicate entry for key {key}" if key else f"error {errno}: duplicate entry"
+    if errno in _COLUMN_REFUSALS and (column := _COLUMN.match(text)):
+        return f"error {errno}: column `{column[1]}` does not take the value"
     return f"error {errno}: {text if errno in _NAMES_ONLY else _QUOTED.sub('(left out)', text)}"
 
 

@@ -27,6 +27,7 @@ from vmerge.core.events import Transaction
 from vmerge.core.evidence import Held, Presence, Testimony
 from vmerge.core.fold import Fold
 from vmerge.core.joint import Offer
+from vmerge.core.literals import SQL_MODE
 from vmerge.core.plan import Plan
 from vmerge.core.position import GtidSet
 from vmerge.core.quarantine import RowName
@@ -44,7 +45,7 @@ from vmerge.mysql.source_views import source_rows
 from vmerge.mysql.target import SESSION
 
 _READING: Mapping[str, str | int] = {
-    "sql_mode": "ALLOW_INVALID_DATES",  # texts and comparisons are the same everywhere, those of zero dates too
+    "sql_mode": SQL_MODE,  # texts and comparisons are the same everywhere, those of zero dates too
     "time_zone": "+00:00",
     "max_execution_time": (SHORT_TIMEOUT_SECONDS - 2) * 1000,  # a server must not go on with what we gave up
     "transaction_isolation": "READ-COMMITTED",

@@ -76,6 +76,7 @@ class _ProbeRules:
     def __init__(self, plan: Plan, tables: Mapping[TableName, _ProbedTable]) -> None:
         self._plan = plan
         self._tables = tables
+        self.appliers = plan.appliers
         self.applier = plan.applier
         self.target_schema = plan.target_schema
 

@@ -181,6 +181,13 @@ REMOVE_FROM_QUARANTINE = "DELETE FROM {control}.quarantine WHERE id = %s AND sta
 
 TARGET_FACTS = "SELECT @@SESSION.rbr_exec_mode, @@GLOBAL.max_allowed_packet"
 
+READ_PACKET_BYTES = "SELECT @@GLOBAL.max_allowed_packet"
+
+READ_CHARSETS = "SELECT id, character_set_name FROM information_schema.collations"
+"""The character set of each collation that a table map may name."""
+
+SHOW_WARNINGS = "SHOW WARNINGS"
+
 SHOW_TABLE = "SHOW CREATE TABLE {table}"
 
 KILL_QUERY = "KILL QUERY {id}"

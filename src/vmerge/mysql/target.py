@@ -18,6 +18,7 @@ from vmerge.core.events import RowsEvent, TableMap, Transaction
 from vmerge.core.fold import Fold, fold
 from vmerge.core.grouping import group_by_kind
 from vmerge.core.joint import Part
+from vmerge.core.literals import SQL_MODE
 from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.quarantine import Diversion, DivertedFold, Grounds, Quarantine, RowName, names_in, visible
@@ -51,6 +52,7 @@ SESSION: dict[str, str | int] = {
     "innodb_lock_wait_timeout": 1,  # whoever waits in the process gives up its locks first
     "lock_wait_timeout": 5,  # the default is a year
     "unique_checks": 1,  # a merge lives on them
+    "sql_mode": SQL_MODE,  # a value that a column does not take is an error, for statements; events do not mind
     "wait_timeout": 30,  # a session whose client vanished without a word holds its locks until then, by default 8 h
 }
 

@@ -27,6 +27,7 @@ from vmerge.core.rules import StartAt
 from vmerge.core.states import StreamState
 from vmerge.core.table_checks import StreamTables, check_pairs, check_quarantine
 from vmerge.errors import TargetAltered
+from vmerge.mysql.applier_policy import read_policy
 from vmerge.mysql.checkpoints import ControlTables, StoredStream
 from vmerge.mysql.connect import short_connection
 from vmerge.mysql.definitions import Definitions, read_definitions
@@ -62,8 +63,14 @@ def workflow_facts(workflow: Workflow) -> WorkflowFacts:
         for name, stream in workflow.streams.items()
     )
     control_database = workflow.target.control_database
-    duplicates = workflow.true_duplicates.rules
-    return WorkflowFacts(workflow.workflow, workflow.target_endpoint, control_database, streams, duplicates)
+    return WorkflowFacts(
+        workflow.workflow,
+        workflow.target_endpoint,
+        control_database,
+        streams,
+        workflow.true_duplicates.rules,
+        workflow.applier,
+    )
 
 
 def new_owner() -> str:
@@ -155,6 +162,7 @@ class WorkflowAssembly:
         """See ``vmerge.hosting.Assembly``."""
         workflow, stream = self._workflow, claim.stream
         plan, definitions = self._plan(stream)
+        board.update(stream, appliers=plan.choices())
         identity = replica_identity(workflow, stream)
         server_id = _server_id(identity)
         surroundings = Surroundings(
@@ -224,17 +232,19 @@ class WorkflowAssembly:
         with short_connection(self._workflow.source_endpoint(stream), "reading schemas", source_fault) as connection:
             sources = read_schemas(connection, databases.keys())
             logs_cascades = read_logs_cascades(connection)
-        with short_connection(self._workflow.target_endpoint, "reading schemas", target_fault) as connection:
+        endpoint = self._workflow.target_endpoint
+        with short_connection(endpoint, "reading schemas", target_fault) as connection:
             targets = read_schemas(connection, databases.values())
             definitions = read_definitions(connection, [name for name in targets if rules.may_fill(name)])
+            policy = read_policy(connection, self._workflow.applier, endpoint.user, databases.values())
             if read_schemas(connection, databases.values()) != targets:
                 raise TargetAltered("tables on the target were altered while they were read")
         unfit = [
-            *check_pairs(StreamTables(stream, rules, sources, logs_cascades), targets),
+            *check_pairs(StreamTables(stream, rules, sources, logs_cascades), targets, policy),
             *check_quarantine(self._workflow.true_duplicates.rules, definitions, targets),
         ]
         require(Findings.of(unfit))
-        return Plan(rules, sources.values(), targets.values()), definitions
+        return Plan(rules, sources.values(), targets.values(), policy), definitions
 
 
 def _server_id(identity: UUID) -> int:

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from vmerge.core.appliers import Choice
 from vmerge.core.blocked import Blocked, Ended
 from vmerge.core.conflict_terms import Siblings
 from vmerge.core.joint import Offer, Part
 from vmerge.core.position import GtidSet
+from vmerge.core.rules import TableName
 from vmerge.core.states import Phase, StreamState, is_free
 from vmerge.journal import Journal
 from vmerge.stopping import StopToken
@@ -76,6 +78,8 @@ class StreamProgress:
     in_quarantine: int = 0
     """Rows of the stream that are kept off the target."""
     counters: Counters = field(default_factory=Counters)
+    appliers: Mapping[TableName, Choice] = field(default_factory=dict)
+    """Of the target's tables, as of the stream's last start."""
 
 
 class Settlement(Enum):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmerge.collision_search import SAMPLE_STATEMENT_SECONDS, STATEMENT_SECONDS, CollisionSearch, Progress
+from vmerge.core.appliers import Choice, applier_lines, appliers_data
 from vmerge.core.collisions import CollisionMode, CollisionReport, plan
 from vmerge.core.findings import Finding, Findings, warning
 from vmerge.core.risk import Counter, CounterRange, TableRisk, assess, check_counters, risk_lines
@@ -29,11 +30,14 @@ class CheckResult:
     tables: tuple[TableRisk, ...]
     counters: Mapping[TableName, Counter]
     collisions: CollisionReport
+    appliers: Mapping[str, Mapping[TableName, Choice]]
+    """By stream."""
 
     def as_data(self) -> dict[str, Any]:
         """Return everything as plain data, for JSON. Every key is always there."""
         return {
             **self.findings.as_data(),
+            "appliers": {stream: appliers_data(choices) for stream, choices in self.appliers.items()},
             "risk": {
                 "tables": [table.as_data(self.counters.get(table.name)) for table in self.tables],
                 "collisions": self.collisions.as_data(),
@@ -44,6 +48,9 @@ class CheckResult:
         """Yield it as the command line prints it."""
         for finding in self.findings.findings:
             yield finding.text_for_operator()
+        for stream, choices in self.appliers.items():
+            for applier, text in applier_lines(appliers_data(choices)):
+                yield f"stream {stream}, by {applier}: {text}"
         yield from risk_lines(self.tables, self.counters)
         yield from self.collisions.lines()
 
@@ -69,7 +76,17 @@ def check_workflow(
             search.report.interrupted = True
     findings.extend(check_counters(tables, counters))
     findings.extend(search.report.findings())
-    return CheckResult(Findings.of(findings), tables, counters, search.report)
+    return CheckResult(Findings.of(findings), tables, counters, search.report, _appliers(seen))
+
+
+def _appliers(seen: Survey) -> dict[str, dict[TableName, Choice]]:
+    """Return which applier each stream's tables have; none for a table that none may have."""
+    found: dict[str, dict[TableName, Choice]] = {}
+    for stream in seen.streams:
+        both = [(source, name) for source, name in stream.carried() if name in seen.targets]
+        choices = {name: seen.policy.choose(source, seen.targets[name]) for source, name in both}
+        found[stream.name] = {name: choice for name, choice in choices.items() if isinstance(choice, Choice)}
+    return found
 
 
 def _shards(facts: WorkflowFacts, mode: CollisionMode, stack: ExitStack) -> dict[str, Shard]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vmerge.board import Board, StreamProgress
+from vmerge.core.appliers import applier_lines, appliers_data
 from vmerge.core.blocked import Blocked, Outcome, finding_name, proof_name, tried_facts
 from vmerge.core.evidence import Held
 from vmerge.core.log_entry import StoredEntry
@@ -29,7 +30,11 @@ def show_snapshot(workflow: str, board: Board, streams: Sequence[str], clock: Cl
     return {
         "workflow": workflow,
         "streams": [
-            {**stream_snapshot(progress, applied, clock), "evidence": _evidence(progress, applied, clock)}
+            {
+                **stream_snapshot(progress, applied, clock),
+                "appliers": appliers_data(progress.appliers),
+                "evidence": _evidence(progress, applied, clock),
+            }
             for progress in everyone
             if progress.name in streams
         ],
@@ -165,6 +170,7 @@ def _stream_fields(stream: Snapshot) -> _Fields:
     )
     verdicts = {name: count for name, count in conflicts["verdicts"].items() if count}
     yield "verdicts", ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in verdicts.items()) or "none"
+    yield from applier_lines(stream["appliers"])
     if stream["evidence"] is not None:
         yield from _evidence_fields(stream["evidence"])
     elif lacks_evidence(stream):

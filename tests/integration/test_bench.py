@@ -17,6 +17,7 @@ def test_tiny_benchmark_gives_every_figure() -> None:
     data = json.loads(json.dumps(as_data(results)))
     assert data["is_equal"]
     assert data["ratio_to_multi_source"] > 0
+    assert data["statements_ratio_to_multi_source"] > 0
     assert set(data["multi_source_transactions_per_second"]) == {"0", "4"}
     assert set(data["vmerge_transactions_per_second"]) == {"1", "2"}
     assert [result.transactions for result in results.merges] == [400, 800]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from vmerge.core.appliers import ApplierSetting
 from vmerge.core.findings import Finding, Findings, Severity
 from vmerge.core.ownership import Claim
 from vmerge.core.position import GtidSet
@@ -171,7 +172,6 @@ def test_each_privilege_on_a_source_is_needed_and_named(setting: Setting, index:
 @pytest.mark.parametrize(
     ("index", "reduced", "named"),
     [
-        (0, None, "lacks REPLICATION_APPLIER"),
         (1, None, "lacks SELECT, INSERT, UPDATE, DELETE on `{db}`"),
         (1, "SELECT, INSERT, DELETE ON `{db}`.*", "lacks UPDATE on `{db}`"),
         (2, None, "lacks CREATE, SELECT, INSERT, UPDATE, DELETE on `{db}_control`"),
@@ -188,6 +188,58 @@ def test_each_privilege_on_the_target_is_needed_and_named(
     error = setting.error()
     assert (error.id, error.where) == ("privilege", "target")
     assert named.replace("{db}", setting.database) in error.text
+
+
+STATEMENT_GRANTS = (
+    "SELECT, INSERT, UPDATE, DELETE, TRIGGER ON `{db}`.*",
+    "CREATE, SELECT, INSERT, UPDATE, DELETE ON `{db}_control`.*",
+)
+
+
+def test_without_binlog_rows_go_as_statements(setting: Setting) -> None:
+    """An account that may not use BINLOG can run with its documented privileges; the finding says what follows."""
+    setting.make_account(setting.target, STATEMENT_GRANTS)
+    findings = setting.examine()
+    assert findings.errors == ()
+    (told,) = [finding for finding in findings.warnings if finding.id == "statements-only"]
+    assert "lacks REPLICATION_APPLIER" in told.text
+    asked = replace(setting.facts(), applier=ApplierSetting.STATEMENTS)
+    assert {finding.id for finding in setting.examine(asked).warnings} == {"row-metadata"}
+
+
+def test_statements_need_to_see_triggers(setting: Setting) -> None:
+    """Without TRIGGER nobody could tell whether a trigger would fire; a role that has it counts."""
+    setting.make_account(setting.target, TARGET_GRANTS[1:])
+    error = setting.error()
+    assert (error.id, error.where) == ("privilege", "target")
+    assert f"lacks TRIGGER on `{setting.database}`" in error.text
+    role = f"{setting.account}_role"
+    setting.run(setting.target, f"CREATE ROLE '{role}'", f"GRANT TRIGGER ON `{{db}}`.* TO '{role}'")
+    try:
+        setting.run(setting.target, f"GRANT '{role}' TO '{setting.account}'@'%'")
+        setting.run(setting.target, f"SET DEFAULT ROLE ALL TO '{setting.account}'@'%'")
+        assert setting.examine().errors == ()
+    finally:
+        setting.run(setting.target, f"DROP ROLE '{role}'")
+
+
+def test_events_need_binlog_where_they_are_asked_for(setting: Setting) -> None:
+    """With `applier: events` an account without the privilege cannot run, and the finding names it."""
+    setting.make_account(setting.target, STATEMENT_GRANTS)
+    found = setting.examine(replace(setting.facts(), applier=ApplierSetting.EVENTS)).errors
+    assert found[0].id == "privilege"
+    assert "lacks REPLICATION_APPLIER" in found[0].text
+
+
+def test_triggers_keep_statements_away(setting: Setting) -> None:
+    """A trigger of the target, which statements would fire, is an error for them and a warning for events."""
+    setting.make_account(setting.target, (*TARGET_GRANTS, "TRIGGER ON `{db}`.*"))
+    setting.run(
+        setting.target, "CREATE TRIGGER {db}.tr BEFORE INSERT ON {db}.customer FOR EACH ROW SET NEW.email = 'x'"
+    )
+    assert "triggers" in {finding.id for finding in setting.examine().warnings}
+    found = setting.examine(replace(setting.facts(), applier=ApplierSetting.STATEMENTS)).errors
+    assert [(error.id, error.where) for error in found] == [("triggers", "target")]
 
 
 def test_privileges_through_a_role_count(setting: Setting) -> None:

@@ -49,7 +49,7 @@ def make_carrier(make_widening: MakeWidening) -> MakeCarrier:
     return lambda tables: make_widening(tables, tables)
 
 
-@pytest.mark.parametrize("name", [name for name in EXTREMES if name != "documents"])
+@pytest.mark.parametrize("name", list(EXTREMES))
 def test_every_type_is_carried_exactly(make_carrier: MakeCarrier, name: str) -> None:
     """INSERT, UPDATE and DELETE of the extremes of each type leave the very same bytes on the target."""
     columns, values, assignments = EXTREMES[name]

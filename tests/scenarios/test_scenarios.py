@@ -19,6 +19,7 @@ A story is a folder with a ``story.yaml``:
                ``- operator: retry b`` settles the row of b in quarantine (``retry`` or ``drop``; with ``unheard``
                behind it the player is not told), ``refused b`` is a retry that must fail.
                After the last step all players run to their shards' heads
+    statements what of this is otherwise where rows go as statements, such as ``{end: PreflightError}``
     reach      how many transactions a blocked player keeps ahead, if not as many as usual
     duplicates ``quarantine`` or ``stop``, for every table; ``stop`` if left out
     parked     the rows in quarantine in the end, which the union is without, such as ``{u: [[2, 25]]}``
@@ -44,10 +45,27 @@ from tests.conftest import drop_databases
 from tests.scenarios.images import Images, take_rows
 from tests.scenarios.stage import Stage
 
+from vmerge.core.appliers import ApplierSetting
 from vmerge.lab.servers import Lab, Server
 
 pytestmark = pytest.mark.server
 
+ALWAYS_BY_STATEMENTS = frozenset(
+    {
+        "family_values_swap",
+        "foreign_row_is_proven",
+        "hot_key",
+        "jump_permutes_values",
+        "key_on_a_virtual_column_is_proven",
+        "parked_row_comes_back",
+        "row_reborn_in_one_batch",
+        "target_altered_under_a_stream",
+        "trigger_on_the_target",
+        "true_duplicate_is_proven",
+        "two_keys_in_a_ring_of_three",
+        "values_shifted_in_one_statement",
+    }
+)
 STORIES = sorted(path.parent.name for path in Path(__file__).parent.glob("*/story.yaml"))
 
 
@@ -79,12 +97,24 @@ def stage(
 
 @pytest.fixture
 def story(request: pytest.FixtureRequest) -> dict[str, Any]:
-    text = (Path(__file__).parent / request.param / "story.yaml").read_text()
+    name, applier = request.param
+    text = (Path(__file__).parent / name / "story.yaml").read_text()
     content: dict[str, Any] = yaml.safe_load(text)
+    if applier is ApplierSetting.STATEMENTS:
+        content |= content.get("statements", {})
+        content["workflow"] = {"applier": applier.value} | content.get("workflow", {})
     return content
 
 
-@pytest.mark.parametrize("story", STORIES, indirect=True)
+def _played() -> Iterator[Any]:
+    """Every story with events where they may be, and with statements: some of these always, all of them when asked."""
+    for name in STORIES:
+        yield pytest.param((name, ApplierSetting.AUTO), id=name)
+        marks = () if name in ALWAYS_BY_STATEMENTS else pytest.mark.long
+        yield pytest.param((name, ApplierSetting.STATEMENTS), id=f"{name}-statements", marks=marks)
+
+
+@pytest.mark.parametrize("story", list(_played()), indirect=True)
 def test_story_ends_as_told(story: dict[str, Any], stage: Stage) -> None:
     """Every story ends in the union of the shards, or in the error that it names with the rows before it kept."""
     stage.run(story)

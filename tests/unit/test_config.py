@@ -150,7 +150,7 @@ BAD = {
         "colour: red\ntables:",
         17,
         "`colour` is not a known key",
-        "here: exclude, limits",
+        "here: applier, exclude",
     ),
     "literal password": ("password_env: TARGET_SECRET", "password: hidden", 5, "not a known key", "`password_env`"),
     "both secrets": (

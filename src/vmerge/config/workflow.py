@@ -25,6 +25,7 @@ from vmerge.config.problem import problem
 from vmerge.config.rules import Rule, TrueDuplicates, require_database, require_rules_fit, ruled_table, table_pattern
 from vmerge.config.secrets import secret_from_environment, secret_from_file
 from vmerge.config.section import Section
+from vmerge.core.appliers import ApplierSetting
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import Start, StartAt, StreamRules
 from vmerge.mysql.connect import Endpoint, Tls, TlsMode
@@ -268,6 +269,13 @@ class Workflow(Section):
         default={},
         description="What becomes of the rows of single tables on their way: `database.table`, in the target's names "
         "→ a rule. A table with a rule is carried by the names of its columns, one without by their places.",
+    )
+    applier: Annotated[ApplierSetting, Field(strict=False)] = Field(
+        default=ApplierSetting.AUTO,
+        description="How rows are sent: `events` as row events, with BINLOG; `statements` as INSERT, UPDATE and "
+        "DELETE; `auto` chooses by table: events where the account may use BINLOG and the columns are equal, else "
+        "statements where the target's columns keep every value. Default auto: `vmerge check` and `vmerge show` tell "
+        "the choice.",
     )
     true_duplicates: TrueDuplicates = Field(
         default=TrueDuplicates(), description="What becomes of rows that are proven true duplicates, by table."

@@ -10,7 +10,7 @@ fires none, INSERT would.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -63,6 +63,8 @@ class ApplierPolicy:
     setting: ApplierSetting = ApplierSetting.AUTO
     refusal: str | None = None
     """Why the target does not take BINLOG from the account; None if it does."""
+    unseen: frozenset[str] = frozenset()
+    """The target's databases whose triggers the account does not see."""
 
     @property
     def kinds(self) -> frozenset[ApplierKind]:
@@ -83,9 +85,14 @@ class ApplierPolicy:
             return NoApplier(tuple(different) or (self.refusal or "",))
         if lost:
             return NoApplier(tuple(lost))
+        why = self._reason(different)
         if target.has_triggers:
-            return NoApplier((self._trigger_text(different),), "triggers", "Drop the target's triggers: the shards' count.")
-        return Choice(ApplierKind.STATEMENTS, self._reason(different))
+            text = f"table {target.name} on the target has triggers, which the statements applier would fire ({why})"
+            return NoApplier((text,), "triggers", "Drop them: what they do must be done at the shards.")
+        if target.database in self.unseen:
+            text = f"the account lacks TRIGGER on `{target.database}`, without which it sees no trigger ({why})"
+            return NoApplier((text,), "privilege", f"GRANT TRIGGER ON `{target.database}`.* TO the account.")
+        return Choice(ApplierKind.STATEMENTS, why)
 
     def _reason(self, different: Sequence[str]) -> str:
         if self.setting is ApplierSetting.STATEMENTS:
@@ -94,8 +101,26 @@ class ApplierPolicy:
             return self.refusal
         return f"columns differ, and the target's keep every value: {'; '.join(different)}"
 
-    def _trigger_text(self, different: Sequence[str]) -> str:
-        return f"the target's table has triggers, which the statements applier would fire ({self._reason(different)})"
+
+def appliers_data(choices: Mapping[TableName, Choice]) -> list[dict[str, str]]:
+    """Return which tables of the target have which applier, and why, as plain data."""
+    return [
+        {"table": ".".join(name), "applier": choice.kind.value, "reason": choice.reason}
+        for name, choice in sorted(choices.items())
+    ]
+
+
+def applier_lines(appliers: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield each applier with its tables as text, tables of one reason together."""
+    tables: dict[tuple[str, str], list[str]] = {}
+    for one in appliers:
+        tables.setdefault((one["applier"], one["reason"]), []).append(one["table"])
+    for (applier, reason), names in tables.items():
+        yield applier, f"{', '.join(names)}: {reason}"
+
+
+ANY_APPLIER = ApplierPolicy()
+"""Either, as the columns allow."""
 
 
 class ApplierRules(Protocol):

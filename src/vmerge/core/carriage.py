@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vmerge.core.appliers import ApplierKind, ApplierPolicy, NoApplier
+from vmerge.core.appliers import ApplierKind, ApplierPolicy, Choice, NoApplier
 from vmerge.core.events import TableMap
 from vmerge.core.filter_column import columns_of_map, columns_of_schema
 from vmerge.core.layout import Copied, Layout, Unfit, hides_rows, lay_out, projected_schema
@@ -76,11 +76,22 @@ def require_kept(table_map: TableMap, table: TablePlan, policy: ApplierPolicy) -
         SchemaMismatch: the target's table is missing or not proven equal.
     """
     target = _require_target(table_map, table)
+    return _choose(table_map, _agreeing(table_map, _as_carried(table, target)), target, policy)
+
+
+def choose(table: TablePlan, policy: ApplierPolicy) -> Choice | NoApplier | None:
+    """Choose the applier of a table by both schemas; None while one of them is not known, or does not fit the rule."""
+    source = None if table.target is None else _as_carried(table, table.target)
+    return None if source is None or table.target is None else policy.choose(source, table.target)
+
+
+def _as_carried(table: TablePlan, target: TableSchema) -> TableSchema | None:
+    """Return the source's schema in the target's shape."""
     source = table.source
-    if source is not None and table.rule is not None:
-        layout = lay_out([column.name for column in source.columns], target, table.rule)
-        source = projected_schema(source, target, layout) if isinstance(layout, Layout) else None
-    return _choose(table_map, _agreeing(table_map, source), target, policy)
+    if source is None or table.rule is None:
+        return source
+    layout = lay_out([column.name for column in source.columns], target, table.rule)
+    return projected_schema(source, target, layout) if isinstance(layout, Layout) else None
 
 
 def _require_target(table_map: TableMap, table: TablePlan) -> TableSchema:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from vmerge.core.appliers import ApplierKind, ApplierPolicy, Choice, NoApplier
-from vmerge.core.carriage import TablePlan, carry, require_kept
+from vmerge.core.appliers import ANY_APPLIER, ApplierKind, ApplierPolicy, Choice
+from vmerge.core.carriage import TablePlan, carry, choose, require_kept
 from vmerge.core.events import SchemaChange, TableMap
 from vmerge.core.projection import Carried
 from vmerge.core.rules import StreamRules, TableName, TablePattern
@@ -30,7 +30,7 @@ class Plan:
         rules: StreamRules,
         sources: Iterable[TableSchema],
         targets: Iterable[TableSchema],
-        policy: ApplierPolicy = ApplierPolicy(),  # noqa: B008  # it is frozen
+        policy: ApplierPolicy = ANY_APPLIER,
     ) -> None:
         self._rules = rules
         self._policy = policy
@@ -123,10 +123,9 @@ class Plan:
         """Return the applier of each table that both sides have, by its name on the target, as far as is known now."""
         found = {}
         for table in self.tables.values():
-            if table.source is not None and table.target is not None:
-                choice = self._policy.choose(table.source, table.target)
-                if isinstance(choice, Choice):
-                    found[table.target_name] = choice
+            choice = choose(table, self._policy)
+            if isinstance(choice, Choice):
+                found[table.target_name] = choice
         return found
 
     def _carried(self, table_map: TableMap) -> TablePlan:

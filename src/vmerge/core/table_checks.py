@@ -13,16 +13,18 @@ way a cascade that only the target has would change rows that the source kept.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
+from vmerge.core.appliers import ANY_APPLIER, ApplierKind, ApplierPolicy, Choice, NoApplier
+from vmerge.core.carriage import TablePlan, choose
 from vmerge.core.duplicates import DuplicatePolicy, DuplicateRules
 from vmerge.core.findings import Finding, error, warning
 from vmerge.core.layout import Unfit
 from vmerge.core.rule_checks import check_filter, check_names, under_rule
 from vmerge.core.rules import StreamRules, TableName
-from vmerge.core.schema import GENERATED_KEY, ForeignKey, TableSchema, differences, key_differences
+from vmerge.core.schema import GENERATED_KEY, ForeignKey, TableSchema, key_differences
 
 TRANSACTIONAL_ENGINE = "InnoDB"
 
@@ -46,24 +48,34 @@ class StreamTables:
             if target is not None:
                 yield schema, target
 
+    def plan(self, source: TableSchema, target_name: TableName, target: TableSchema | None) -> TablePlan:
+        """Return the plan of a table that the stream carries."""
+        name = source.database, source.table
+        return TablePlan(name, target_name, source, target, self.rules.rule(target_name))
 
-def check_pairs(stream: StreamTables, targets: Mapping[TableName, TableSchema]) -> Iterator[Finding]:
+
+def check_pairs(
+    stream: StreamTables, targets: Mapping[TableName, TableSchema], policy: ApplierPolicy = ANY_APPLIER
+) -> Iterator[Finding]:
     """Yield what would make rows inexact in the tables that both sides have now: asked at each start of a stream.
 
     Columns are proven, and missing tables told, when rows come.
     """
     tables = {name: schema for name, schema in stream.tables.items() if stream.rules.target_name(*name) in targets}
-    for finding in check_tables([replace(stream, tables=tables)], targets, judge_patterns=False):
+    for finding in check_tables([replace(stream, tables=tables)], targets, policy, judge_patterns=False):
         if finding.id in _ASKED_AT_EACH_START:
             yield finding
 
 
-_ASKED_AT_EACH_START = frozenset({"engine", "primary-key", "cascade-on-target", "cascade-not-logged"})
+_ASKED_AT_EACH_START = frozenset(
+    {"engine", "primary-key", "cascade-on-target", "cascade-not-logged", "triggers", "privilege"}
+)
 
 
 def check_tables(
     streams: Sequence[StreamTables],
     targets: Mapping[TableName, TableSchema],
+    policy: ApplierPolicy = ANY_APPLIER,
     *,
     unseen_databases: Set[str] = frozenset(),
     judge_patterns: bool = True,
@@ -74,6 +86,7 @@ def check_tables(
     every shard could be read.
     """
     feeding = Counter(target for stream in streams for _, target in stream.carried())
+    kinds: defaultdict[TableName, Set[ApplierKind]] = defaultdict(frozenset)
     if judge_patterns:
         yield from _check_patterns(streams)
         rules = {stream.name: stream.rules for stream in streams}
@@ -81,18 +94,20 @@ def check_tables(
     for stream in streams:
         for source, target_name in stream.carried():
             where = f"stream {stream.name}, {source.name}"
-            yield from _check_table("source", where, source)
             target = targets.get(target_name)
+            choice = choose(stream.plan(source, target_name, target), policy)
+            kinds[target_name] |= {choice.kind} if isinstance(choice, Choice) else set()
+            yield from _check_table("source", where, source, kinds[target_name])
             if target is None:
                 if target_name[0] not in unseen_databases:
                     yield _missing(where, target_name, targets)
                 continue
-            yield from _check_fit(where, stream, source, target)
+            yield from _check_fit(where, stream, source, target, policy)
             if feeding[target_name] > 1:
                 yield from _check_generated_key(where, source)
     for name in feeding:
         if name in targets:
-            yield from _check_target(targets[name])
+            yield from _check_target(targets[name], kinds[name], policy)
 
 
 def check_quarantine(
@@ -132,7 +147,7 @@ def _check_patterns(streams: Sequence[StreamTables]) -> Iterator[Finding]:
             )
 
 
-def _check_table(side: str, where: str, schema: TableSchema) -> Iterator[Finding]:
+def _check_table(side: str, where: str, schema: TableSchema, kinds: Set[ApplierKind]) -> Iterator[Finding]:
     if schema.engine != TRANSACTIONAL_ENGINE:
         yield error(
             "engine",
@@ -140,7 +155,15 @@ def _check_table(side: str, where: str, schema: TableSchema) -> Iterator[Finding
             f"the {side}'s table {schema.name} has the engine {schema.engine}; only InnoDB's transactions are whole",
             f"ALTER TABLE {schema.name} ENGINE=InnoDB",
         )
-    if schema.primary_key is None:
+    if schema.primary_key is None and kinds == {ApplierKind.STATEMENTS}:
+        yield warning(
+            "primary-key",
+            where,
+            f"the {side}'s table {schema.name} has no primary key: each update and delete reads the whole table, and a "
+            "conflict in it can only be waited for",
+            "Add a primary key on the shards and on the target.",
+        )
+    elif schema.primary_key is None:
         yield error(
             "primary-key",
             where,
@@ -162,7 +185,9 @@ def _folded(name: TableName) -> TableName:
     return name[0].lower(), name[1].lower()
 
 
-def _check_fit(where: str, stream: StreamTables, source: TableSchema, target: TableSchema) -> Iterator[Finding]:
+def _check_fit(
+    where: str, stream: StreamTables, source: TableSchema, target: TableSchema, policy: ApplierPolicy
+) -> Iterator[Finding]:
     rule = stream.rules.rule((target.database, target.table))
     if rule is not None:
         yield from check_filter(where, source, rule)
@@ -175,19 +200,22 @@ def _check_fit(where: str, stream: StreamTables, source: TableSchema, target: Ta
             "Correct the rule, or the tables. Every column has one way: carried, renamed, dropped or constant.",
         )
         return
-    yield from _check_pair(where, sides.source, sides.target)
+    choice = policy.choose(sides.source, sides.target)
+    if isinstance(choice, NoApplier):
+        yield _without_applier(where, target, choice)
+    yield from _check_keys(where, sides.source, sides.target)
     yield from _check_cascades(where, stream, sides.source, target)
 
 
-def _check_pair(where: str, source: TableSchema, target: TableSchema) -> Iterator[Finding]:
-    found = differences(source, target)
-    if found:
-        yield error(
-            "columns-differ",
-            where,
-            f"the columns are not those of {target.name} on the target: {'; '.join(found)}",
-            "Give both sides the same columns: compare SHOW CREATE TABLE.",
-        )
+def _without_applier(where: str, target: TableSchema, found: NoApplier) -> Finding:
+    text = "; ".join(found.reasons)
+    if found.id == "columns-differ":
+        text = f"the columns are not those of {target.name} on the target: {text}"
+        return error(found.id, where, text, found.hint)
+    return error(found.id, "target", text, found.hint)
+
+
+def _check_keys(where: str, source: TableSchema, target: TableSchema) -> Iterator[Finding]:
     for text in key_differences(source, target):
         yield warning(
             "keys-differ",
@@ -197,9 +225,9 @@ def _check_pair(where: str, source: TableSchema, target: TableSchema) -> Iterato
         )
 
 
-def _check_target(target: TableSchema) -> Iterator[Finding]:
-    yield from _check_table("target", "target", target)
-    if target.has_triggers:
+def _check_target(target: TableSchema, kinds: Set[ApplierKind], policy: ApplierPolicy) -> Iterator[Finding]:
+    yield from _check_table("target", "target", target, kinds)
+    if target.has_triggers and ApplierKind.EVENTS in policy.kinds:
         yield warning(
             "triggers",
             "target",

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from vmerge.core.appliers import ApplierSetting
 from vmerge.errors import VerificationFailed, VmergeError
 from vmerge.lab.bench_cpu import NOTABLE_SHARE, CpuUse
 from vmerge.lab.bench_latency import LatencyResult, measure_latency
@@ -68,6 +69,8 @@ class Results:
 
     replications: list[ReplicationResult] = field(default_factory=list)
     merges: list[MergeResult] = field(default_factory=list)
+    statements: MergeResult | None = None
+    """By the statements applier."""
     large: MergeResult | None = None
     large_bytes: int = 0
     latency: LatencyResult | None = None
@@ -75,9 +78,18 @@ class Results:
     @property
     def ratio(self) -> float:
         """vmerge with two streams against the best of multi-source replication."""
-        best = max(result.transactions_per_second for result in self.replications)
         (merge,) = (result for result in self.merges if result.streams == COMPARED_STREAMS)
-        return merge.transactions_per_second / best
+        return merge.transactions_per_second / self._best_replication
+
+    @property
+    def statements_ratio(self) -> float:
+        """The same, where all rows go as statements."""
+        assert self.statements is not None
+        return self.statements.transactions_per_second / self._best_replication
+
+    @property
+    def _best_replication(self) -> float:
+        return max(result.transactions_per_second for result in self.replications)
 
 
 def measure(size: Size) -> Results:
@@ -94,6 +106,15 @@ def measure(size: Size) -> Results:
             results.replications.append(_tell(measure_replication(lab, shards[:COMPARED_STREAMS], workers=workers)))
         for count in size.streams:
             results.merges.append(_tell(measure_merge(lab, shards[:count], database=DATABASE, tables=TABLES)))
+        results.statements = _tell(
+            measure_merge(
+                lab,
+                shards[:COMPARED_STREAMS],
+                database=DATABASE,
+                tables=TABLES,
+                applier=ApplierSetting.STATEMENTS,
+            )
+        )
         results.large_bytes = size.large_bytes
         results.large = _measure_large(lab, servers[0], size.large_bytes)
         results.latency = measure_latency(lab, servers[:2], size.rounds)
@@ -139,7 +160,8 @@ def _tell(result: Result) -> Result:
     if isinstance(result, ReplicationResult):
         name, costs = f"multi-source, 2 channels, {result.workers} workers", f"{'':10} {'':12}"
     else:
-        name = f"vmerge, {result.streams} stream{'s' if result.streams > 1 else ''}"
+        how = ", statements" if result.applier is ApplierSetting.STATEMENTS else ""
+        name = f"vmerge, {result.streams} stream{'s' if result.streams > 1 else ''}{how}"
         costs = f"{result.cpu_microseconds_per_transaction:10.1f} {result.peak_memory_bytes / MEGABYTE:9.0f} MB"
     target = result.cpu_use.target_seconds / result.transactions * 1e6
     figures = f"{result.transactions_per_second:9,.0f} {result.seconds:8.2f} {costs} {target:12.1f}"
@@ -162,6 +184,7 @@ def _tell_rest(results: Results) -> None:
         f"{len(results.latency.seconds)} rounds"
     )
     say(f"vmerge with {COMPARED_STREAMS} streams is {results.ratio:.1f} times as fast as multi-source replication")
+    say(f"and {results.statements_ratio:.1f} times where all rows go as statements")
     say("after every run the target was equal to the union of the shards, byte for byte")
 
 
@@ -173,11 +196,15 @@ def _require_equal(comparison: Comparison) -> None:
 def as_data(results: Results) -> dict[str, Any]:
     """Return the figures as one JSON-ready object."""
     assert results.large is not None
+    assert results.statements is not None
     assert results.latency is not None
     (compared,) = (result for result in results.merges if result.streams == COMPARED_STREAMS)
-    uses = [compared.cpu_use, *(result.cpu_use for result in results.replications)]
+    uses = [compared.cpu_use, results.statements.cpu_use, *(result.cpu_use for result in results.replications)]
     return {
         "ratio_to_multi_source": round(results.ratio, 2),
+        "statements_ratio_to_multi_source": round(results.statements_ratio, 2),
+        "statements_transactions_per_second": round(results.statements.transactions_per_second),
+        "statements_cpu_microseconds_per_transaction": round(results.statements.cpu_microseconds_per_transaction, 2),
         "transactions_per_second": round(compared.transactions_per_second),
         "cpu_microseconds_per_transaction": round(compared.cpu_microseconds_per_transaction, 2),
         "peak_memory_bytes": compared.peak_memory_bytes,

@@ -19,6 +19,7 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
+from vmerge.core.appliers import ApplierSetting
 from vmerge.core.position import GtidSet
 from vmerge.lab.bench_cpu import CpuMeter, CpuUse
 from vmerge.lab.bench_load import SERVER_OPTIONS, LoadedShard, count_between
@@ -40,6 +41,7 @@ class MergeResult:
     """One run."""
 
     streams: int
+    applier: ApplierSetting
     transactions: int
     seconds: float
     cpu_seconds: float
@@ -60,14 +62,28 @@ class MergeResult:
         return self.cpu_seconds / self.transactions * 1e6
 
 
-def measure_merge(lab: Lab, shards: Sequence[LoadedShard], *, database: str, tables: str) -> MergeResult:
+def measure_merge(
+    lab: Lab,
+    shards: Sequence[LoadedShard],
+    *,
+    database: str,
+    tables: str,
+    applier: ApplierSetting = ApplierSetting.AUTO,
+) -> MergeResult:
     """Merge the shards into a fresh server, from their starts to their ends."""
     target = lab.start("merged", options=SERVER_OPTIONS)
     try:
         target.execute_script(tables)
         streams = [Stream(shard.name, shard.server, {database: database}, shard.start) for shard in shards]
         with (
-            Merge(lab, f"bench-{len(shards)}-{database}", streams, target, tls="disabled") as merge,
+            Merge(
+                lab,
+                f"bench-{len(shards)}-{database}-{applier.value}",
+                streams,
+                target,
+                tls="disabled",
+                applier=applier,
+            ) as merge,
             target.connect() as connection,
         ):
             began_at = _wait_for_begin(merge, connection)
@@ -82,7 +98,7 @@ def measure_merge(lab: Lab, shards: Sequence[LoadedShard], *, database: str, tab
     finally:
         lab.remove(target)
     transactions = sum(count_between(shard.start, shard.end) for shard in shards)
-    return MergeResult(len(shards), transactions, seconds, cpu_seconds, peak, use, comparison)
+    return MergeResult(len(shards), applier, transactions, seconds, cpu_seconds, peak, use, comparison)
 
 
 def _wait_for_begin(merge: Merge, connection: Connection[Cursor]) -> float:

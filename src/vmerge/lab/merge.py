@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmerge.control_client import ControlClient
+from vmerge.core.appliers import ApplierSetting
 from vmerge.core.position import GtidSet
 from vmerge.errors import DaemonError
 from vmerge.lab.processes import Program, ProgramFailed
@@ -40,6 +41,7 @@ GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON {control}.* TO {user};
 
 WORKFLOW = """\
 workflow: {workflow}
+applier: {applier}
 
 target:
   host: {host}
@@ -78,7 +80,14 @@ class Merge(Program):
     """A daemon with one workflow, from its creation on. Its files are in the lab's folder."""
 
     def __init__(
-        self, lab: Lab, name: str, streams: Sequence[Stream], target: Server, *, tls: str = "preferred"
+        self,
+        lab: Lab,
+        name: str,
+        streams: Sequence[Stream],
+        target: Server,
+        *,
+        tls: str = "preferred",
+        applier: ApplierSetting = ApplierSetting.AUTO,
     ) -> None:
         self.workflow = name
         self.streams = tuple(streams)
@@ -88,11 +97,11 @@ class Merge(Program):
         self.state_folder = folder / "state"
         self.file.parent.mkdir(parents=True)
         password = secrets.token_urlsafe(12)
-        create_accounts(streams, target, password)
+        create_accounts(streams, target, password, applier)
         secret = self.file.with_name("password")
         secret.touch(mode=0o600)
         secret.write_text(password)
-        self.file.write_text(workflow_text(name, streams, target, tls))
+        self.file.write_text(workflow_text(name, streams, target, tls, applier))
         self._client = ControlClient(self.state_folder)
         super().__init__(
             lab, f"vmerge-{name}-daemon", self.command("daemon", "start", str(self.file.parent), "--foreground")
@@ -156,7 +165,9 @@ class Merge(Program):
             return False
 
 
-def create_accounts(streams: Sequence[Stream], target: Server, password: str) -> None:
+def create_accounts(
+    streams: Sequence[Stream], target: Server, password: str, applier: ApplierSetting = ApplierSetting.AUTO
+) -> None:
     """Make vmerge's account on every server. One that was there before is made anew.
 
     On the shards that stays out of the binlog: nothing but the application's work is in the streams.
@@ -167,12 +178,23 @@ def create_accounts(streams: Sequence[Stream], target: Server, password: str) ->
         stream.server.execute_script(SOURCE_ACCOUNT.format(**facts) + reads)
     databases = sorted({name for stream in streams for name in stream.databases.values()})
     writes = "".join(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {name}.* TO {ACCOUNT};" for name in databases)
+    if applier is ApplierSetting.STATEMENTS:
+        writes += "".join(f"GRANT TRIGGER ON {name}.* TO {ACCOUNT};" for name in databases)
+        writes += f"REVOKE REPLICATION_APPLIER ON *.* FROM {ACCOUNT};"
     target.execute_script(TARGET_ACCOUNT.format(**facts) + writes)
 
 
-def workflow_text(name: str, streams: Sequence[Stream], target: Server, tls: str) -> str:
+def workflow_text(
+    name: str,
+    streams: Sequence[Stream],
+    target: Server,
+    tls: str,
+    applier: ApplierSetting = ApplierSetting.AUTO,
+) -> str:
     """Return the workflow file."""
-    text = WORKFLOW.format(workflow=name, host=target.host, port=target.port, user=ACCOUNT, tls=tls)
+    text = WORKFLOW.format(
+        workflow=name, applier=applier.value, host=target.host, port=target.port, user=ACCOUNT, tls=tls
+    )
     for stream in streams:
         text += STREAM.format(
             name=stream.name,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from pymysql.err import MySQLError
 
+from vmerge.core.appliers import ApplierPolicy, ApplierSetting
 from vmerge.core.duplicates import STOP_ALWAYS, DuplicatePolicy, DuplicateRules
 from vmerge.core.findings import Finding, Findings, error
 from vmerge.core.position import GtidSet
@@ -23,12 +24,13 @@ from vmerge.core.rules import Start, StreamRules, TableName
 from vmerge.core.schema import TableSchema
 from vmerge.core.table_checks import StreamTables, check_quarantine, check_tables
 from vmerge.errors import PreflightError, ServersUnreachable
+from vmerge.mysql.applier_policy import read_policy
 from vmerge.mysql.checkpoints import ControlTables
 from vmerge.mysql.connect import Endpoint
 from vmerge.mysql.faults import describe
 from vmerge.mysql.preflight_server import ServerView, check_kind, open_server
 from vmerge.mysql.preflight_source import OLDEST_SOURCE, SOURCE_VARIABLES, check_source
-from vmerge.mysql.preflight_target import OLDEST_TARGET, TARGET_VARIABLES, check_packet, check_target
+from vmerge.mysql.preflight_target import OLDEST_TARGET, TARGET_VARIABLES, check_packet, check_policy, check_target
 from vmerge.mysql.schemas import read_schemas
 
 
@@ -51,6 +53,7 @@ class WorkflowFacts:
     control_database: str
     streams: tuple[StreamFacts, ...]
     duplicates: DuplicateRules = STOP_ALWAYS
+    applier: ApplierSetting = ApplierSetting.AUTO
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ class Survey:
     targets: Mapping[TableName, TableSchema]
     counting: Mapping[str, Counting]
     """How each stream's source counts."""
+    policy: ApplierPolicy
+    """What decides over the applier of each table."""
 
 
 def examine(facts: WorkflowFacts) -> Findings:
@@ -79,6 +84,7 @@ def survey(facts: WorkflowFacts) -> Survey:
             streams=tuple(examination.streams),
             targets=examination.targets,
             counting={name: _counting(source) for name, source in examination.sources.items()},
+            policy=examination.policy,
         )
 
 
@@ -118,6 +124,7 @@ class _Examination:
         self.findings: list[Finding] = []
         self.streams: list[StreamTables] = []
         self.targets: Mapping[TableName, TableSchema] = {}
+        self.policy = ApplierPolicy(facts.applier)
 
     def run(self) -> None:
         self._target = self._open(self._facts.target, TARGET_VARIABLES, OLDEST_TARGET)
@@ -157,7 +164,10 @@ class _Examination:
 
     def _check_target(self, target: ServerView) -> Iterator[Finding]:
         databases = {name for stream in self._facts.streams for name in stream.rules.databases.values()}
-        yield from check_target(target, self._facts.target.user, sorted(databases), self._facts.control_database)
+        user = self._facts.target.user
+        yield from check_target(target, user, sorted(databases), self._facts.control_database)
+        self.policy = read_policy(target.connection, self._facts.applier, user, databases)
+        yield from check_policy(target, self.policy)
 
     def _checkpoints(self) -> dict[str, GtidSet]:
         """Return the positions of streams that have run before; none when they cannot be read."""
@@ -218,7 +228,9 @@ class _Examination:
         obscured = {finding.where for finding in self.findings if finding.id in ("database-missing", "privilege")}
         unseen = databases - {database for database, _ in targets} if target.where in obscured else set()
         is_whole = len(streams) == len(self._facts.streams) and not obscured - {target.where}
-        self.findings.extend(check_tables(streams, targets, unseen_databases=unseen, judge_patterns=is_whole))
+        self.findings.extend(
+            check_tables(streams, targets, self.policy, unseen_databases=unseen, judge_patterns=is_whole)
+        )
         names = {name for stream in streams for _, name in stream.carried()}
         self.findings.extend(check_quarantine(self._facts.duplicates, names, targets))
         self.findings.extend(self._check_partial_images(names))

@@ -3,8 +3,9 @@
 Knows: the variables and privileges that applying row events needs. Never knows: tables or sources. Used by
 ``preflight.py``.
 
-Least privileges of the account on the target, found by trying: REPLICATION_APPLIER on *.*; SELECT, INSERT, UPDATE and
-DELETE on each database that is merged into; CREATE, SELECT, INSERT, UPDATE and DELETE on the control database.
+Least privileges of the account on the target, found by trying: REPLICATION_APPLIER on *.*, for row events; SELECT,
+INSERT, UPDATE and DELETE on each database that is merged into, for statements TRIGGER, too; CREATE, SELECT, INSERT,
+UPDATE and DELETE on the control database.
 BINLOG itself needs only INSERT, UPDATE or DELETE, as the row says, and fails without a text when they lack (1105);
 SELECT is for the schema and for comparing rows. BINLOG_ADMIN with SESSION_VARIABLES_ADMIN would serve in place of
 REPLICATION_APPLIER, but may do more.
@@ -12,14 +13,11 @@ REPLICATION_APPLIER, but may do more.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterable, Iterator
 
+from vmerge.core.appliers import ApplierPolicy, ApplierSetting
 from vmerge.core.findings import Finding, error, warning
-from vmerge.core.statement import format_description
-from vmerge.mysql import sql
 from vmerge.mysql.preflight_server import (
-    PRIVILEGE_MISSING,
     Expectation,
     ServerView,
     check_databases,
@@ -27,8 +25,8 @@ from vmerge.mysql.preflight_server import (
     check_variables,
 )
 
-OLDEST_TARGET = (8, 0, 18)
-"""The first that has REPLICATION_APPLIER."""
+OLDEST_TARGET = (8, 0, 19)
+"""The first that has VALUES ROW(…) beside REPLICATION_APPLIER."""
 
 TARGET_VARIABLES = (
     "max_allowed_packet",
@@ -43,9 +41,6 @@ TARGET_VARIABLES = (
 
 ROW_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE")
 CONTROL_PRIVILEGES = ("CREATE", *ROW_PRIVILEGES)
-
-PROBE_SERVER_ID = 1
-"""Of the format description that is sent to see whether the account may; no event follows it."""
 
 _EXPECTATIONS: tuple[Expectation, ...] = (
     (
@@ -83,7 +78,6 @@ _EXPECTATIONS: tuple[Expectation, ...] = (
 def check_target(server: ServerView, user: str, databases: Iterable[str], control_database: str) -> Iterator[Finding]:
     """Yield what does not fit at the target."""
     yield from check_variables(server, _EXPECTATIONS)
-    yield from _check_applier_privilege(server, user)
     needs = {database: ROW_PRIVILEGES for database in databases}
     yield from check_privileges(server, {**needs, control_database: CONTROL_PRIVILEGES}, user)
     yield from check_databases(
@@ -91,23 +85,23 @@ def check_target(server: ServerView, user: str, databases: Iterable[str], contro
     )
 
 
-def _check_applier_privilege(server: ServerView, user: str) -> Iterator[Finding]:
-    """Send what every session of a stream begins with: a description of events. Without events it changes nothing."""
-    statement = f"BINLOG '{b64encode(format_description(PROBE_SERVER_ID)).decode()}'"
-    errno = server.errno(statement) or server.errno(sql.AUTOMATIC_GTID)
-    if errno in PRIVILEGE_MISSING:
+def check_policy(server: ServerView, policy: ApplierPolicy) -> Iterator[Finding]:
+    """Tell when row events cannot be applied: an error only where the workflow file asks for them."""
+    if policy.refusal is None:
+        return
+    if policy.setting is ApplierSetting.AUTO:
+        yield warning(
+            "statements-only",
+            server.where,
+            f"{policy.refusal}: rows go as INSERT, UPDATE and DELETE",
+            "GRANT REPLICATION_APPLIER ON *.* TO the account, where that is possible: row events cost less.",
+        )
+    else:
         yield error(
             "privilege",
             server.where,
-            f"the account {user} lacks REPLICATION_APPLIER",
-            "GRANT REPLICATION_APPLIER ON *.* TO the account.",
-        )
-    elif errno:
-        yield error(
-            "binlog-statement",
-            server.where,
-            f"does not take BINLOG statements (error {errno})",
-            "Use a MySQL server of version 8.0.18 or later as the target.",
+            policy.refusal,
+            "GRANT REPLICATION_APPLIER ON *.* TO the account, or choose `applier: auto`.",
         )
 
 

@@ -181,6 +181,9 @@ REMOVE_FROM_QUARANTINE = "DELETE FROM {control}.quarantine WHERE id = %s AND sta
 
 TARGET_FACTS = "SELECT @@SESSION.rbr_exec_mode, @@GLOBAL.max_allowed_packet"
 
+SHOW_GRANTS = "SHOW GRANTS"
+"""Of the session's account, with what its active roles may."""
+
 READ_PACKET_BYTES = "SELECT @@GLOBAL.max_allowed_packet"
 
 READ_CHARSETS = "SELECT id, character_set_name FROM information_schema.collations"

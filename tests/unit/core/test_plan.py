@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vmerge.core.appliers import ANY_APPLIER, ApplierKind, ApplierPolicy, ApplierSetting
 from vmerge.core.column_types import ColumnType
 from vmerge.core.events import SchemaChange, TableMap
 from vmerge.core.plan import Plan
@@ -77,10 +78,14 @@ def rows_of(
     )
 
 
-def plan(target: tuple[Column, ...] | None = COLUMNS, source: tuple[Column, ...] | None = COLUMNS) -> Plan:
+def plan(
+    target: tuple[Column, ...] | None = COLUMNS,
+    source: tuple[Column, ...] | None = COLUMNS,
+    policy: ApplierPolicy = ANY_APPLIER,
+) -> Plan:
     sources = () if source is None else (schema(source, "shop_0"),)
     targets = () if target is None else (schema(target),)
-    return Plan(RULES, sources, targets)
+    return Plan(RULES, sources, targets, policy)
 
 
 @pytest.mark.parametrize("full", [True, False])
@@ -135,12 +140,26 @@ ALTERED = {
 
 
 @pytest.mark.parametrize("full", [True, False])
+def test_a_column_that_keeps_every_value_takes_the_rows_as_statements(full: bool) -> None:
+    """Where the choice is free, rows of a wider column go as statements; those of a source that was altered do not."""
+    rows = rows_of(full=full)
+    wider = with_column(1, type_text="varchar(200)", octet_length=800)
+    tables = plan(wider)
+    assert tables.carriage(rows) is not None
+    assert tables.applier(rows) is ApplierKind.STATEMENTS
+    assert [choice.kind for choice in tables.choices().values()] == [ApplierKind.STATEMENTS]
+    assert plan().applier(rows) is ApplierKind.EVENTS
+    with pytest.raises(SchemaMismatch):
+        plan(wider, source=with_column(1, type_text="varchar(50)", octet_length=200)).carriage(rows)
+
+
+@pytest.mark.parametrize("full", [True, False])
 @pytest.mark.parametrize("case", ALTERED)
 def test_every_difference_of_columns_stops_the_rows(case: str, full: bool) -> None:
-    """With full metadata and without, no difference that could change a value gets through."""
+    """With full metadata and without, no difference gets through to the events applier."""
     columns, text = ALTERED[case]
     with pytest.raises(SchemaMismatch) as raised:
-        plan(columns).carriage(rows_of(full=full))
+        plan(columns, policy=ApplierPolicy(ApplierSetting.EVENTS)).carriage(rows_of(full=full))
     assert text in raised.value.message
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor
-from pymysql.err import OperationalError
+from pymysql.err import MySQLError, OperationalError
 
 from vmerge.core.appliers import ApplierRules
 from vmerge.core.events import RowsEvent, RowsKind, Transaction
@@ -23,7 +23,7 @@ from vmerge.core.row_statements import RowStatement, RowStatements
 from vmerge.errors import TargetRejected
 from vmerge.mysql import sql
 from vmerge.mysql.definitions import Definitions, require_unchanged
-from vmerge.mysql.faults import ROW_NOT_FOUND
+from vmerge.mysql.faults import ROW_NOT_FOUND, target_fault
 
 STATEMENT_BYTES = 1024 * 1024
 """Rows in one statement: more gain nothing."""
@@ -60,6 +60,18 @@ class StatementApplier:
 
     def apply(self, batch: Sequence[Transaction], rows: Iterable[RowsEvent]) -> None:
         """See ``Applier``."""
+        try:
+            self._apply(batch, rows)
+        except MySQLError as error:
+            if isinstance(target_fault(error, ""), TargetRejected):  # perhaps for a column that is no longer there
+                self._require_unchanged()
+            raise
+        self._require_unchanged()
+
+    def _require_unchanged(self) -> None:
+        require_unchanged(self._connection, self._statements.touched, self._definitions)
+
+    def _apply(self, batch: Sequence[Transaction], rows: Iterable[RowsEvent]) -> None:
         with self._connection.cursor() as cursor:
             for statement in self._statements.write(rows):
                 if len(statement.text) > self._packet_bytes:
@@ -69,7 +81,6 @@ class StatementApplier:
                         hint="Raise max_allowed_packet on the target.",
                     )
                 self._execute(cursor, statement)
-        require_unchanged(self._connection, self._statements.touched, self._definitions)
 
     def _execute(self, cursor: Cursor, statement: RowStatement) -> None:
         found = cursor.execute(statement.text)  # type: ignore[call-overload]  # bytes are sent as they are

@@ -7,10 +7,11 @@ The proof
 ---------
 Rows are applied by position, and the server that applies them is silent about most that can go wrong (see
 ``core/proof.py``). So the first rows of every shape of every table are let through only when the target's table is
-proven equal, or wide enough for statements: first by the table map that came with the rows, which is the truth about them; then by the source's
-schema as read at start, for what a table map does not say. That second part counts only when the schema still agrees
-with the table map. When the table was altered in between, full metadata (binlog_row_metadata=FULL) is proof enough,
-unless the target's table has generated columns, about which no table map says anything.
+proven equal, or wide enough for statements: first by the table map that came with the rows, which is the truth about
+them; then by the source's schema as read at start, for what a table map does not say. That second part counts only when
+the schema still agrees with the table map. When the table was altered in between, full metadata
+(binlog_row_metadata=FULL) is proof enough, unless the target's table has generated columns, about which no table map
+says anything, or other columns, about which only a schema tells whether they keep every value.
 
 Under a rule the same is proven of what the rule makes of the rows: the table map and the source's schema are projected
 first. For that the names of the rows' columns must be known, by full metadata or by a schema that still agrees.
@@ -109,9 +110,7 @@ def _agreeing(table_map: TableMap, source: TableSchema | None) -> TableSchema | 
     return None if source is None or map_differences(table_map, source, source.name) else source
 
 
-def _choose(
-    table_map: TableMap, source: TableSchema | None, target: TableSchema, policy: ApplierPolicy
-) -> ApplierKind:
+def _choose(table_map: TableMap, source: TableSchema | None, target: TableSchema, policy: ApplierPolicy) -> ApplierKind:
     """Compare rows in the target's shape, and the schema that they have so, with the target's table.
 
     Only the schema tells whether a column that differs keeps every value.

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from vmerge.core.appliers import ApplierKind, ApplierPolicy, ApplierSetting, Choice, Unfit
+from vmerge.core.appliers import ApplierKind, ApplierPolicy, ApplierSetting, Choice, NoApplier
 from vmerge.core.schema import Column, TableSchema
 
 TABLE = TableSchema("shop", "t", "InnoDB", (Column("a", 1, "int", False),))
@@ -47,7 +47,7 @@ def test_the_choice_and_its_reason(
 def test_what_no_applier_may_have(policy: ApplierPolicy, source: TableSchema, target: TableSchema, id: str) -> None:
     """Columns that lose values, triggers that would fire, and triggers that nobody could see are refused."""
     unfit = policy.choose(source, target)
-    assert isinstance(unfit, Unfit)
+    assert isinstance(unfit, NoApplier)
     assert unfit.id == id
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from vmerge.collision_search import SAMPLE_STATEMENT_SECONDS, STATEMENT_SECONDS, CollisionSearch, Progress
 from vmerge.core.appliers import Choice, applier_lines, appliers_data
-from vmerge.core.carriage import TablePlan, choose
+from vmerge.core.carriage import choose
 from vmerge.core.collisions import CollisionMode, CollisionReport, plan
 from vmerge.core.findings import Finding, Findings, warning
 from vmerge.core.risk import Counter, CounterRange, TableRisk, assess, check_counters, risk_lines
@@ -84,11 +84,8 @@ def _appliers(seen: Survey) -> dict[str, dict[TableName, Choice]]:
     """Return which applier each stream's tables have; none for a table that none may have."""
     found: dict[str, dict[TableName, Choice]] = {}
     for stream in seen.streams:
-        tables = (
-            TablePlan((source.database, source.table), name, source, seen.targets.get(name), stream.rules.rule(name))
-            for source, name in stream.carried()
-        )
-        choices = {table.target_name: choose(table, seen.policy) for table in tables}
+        plans = {name: stream.plan(source, name, seen.targets.get(name)) for source, name in stream.carried()}
+        choices = {name: choose(plan, seen.policy) for name, plan in plans.items()}
         found[stream.name] = {name: choice for name, choice in choices.items() if isinstance(choice, Choice)}
     return found
 

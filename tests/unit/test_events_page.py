@@ -110,6 +110,10 @@ ALONE = {
         "DROP TABLE IF EXISTS order_1, order_2",
         "DROP DATABASE other",
     ],
+    "`ALTER TABLE … DISABLE KEYS`, `ENABLE KEYS`, as in a restored dump": [
+        "/*!40000 ALTER TABLE `customer` DISABLE KEYS */",
+        "ALTER TABLE customer ENABLE KEYS",
+    ],
     "any of these for tables outside the rules": ["ALTER TABLE invoice ADD x INT", "TRUNCATE other.customer"],
     "`CREATE TABLE`, `CREATE TABLE … LIKE`, with `IF NOT EXISTS` or not": [
         "CREATE TABLE customer (id INT)",

@@ -252,8 +252,20 @@ def _other_tables(reader: _Reader) -> list[TableName]:
     return tables
 
 
+def _switch_keys_or_alter(reader: _Reader) -> Change:
+    """``ALTER TABLE … DISABLE KEYS`` and ENABLE KEYS, as in each restored dump, change no row, column or unique key."""
+    start = reader.place
+    if reader.accept("TABLE"):
+        reader.table()
+        is_switch = reader.accept("DISABLE", "KEYS") or reader.accept("ENABLE", "KEYS")
+        if is_switch and reader.peek().keyword in _END:
+            return Change()
+    reader.place = start
+    return _alter(reader)
+
+
 _STATEMENTS: dict[str, Callable[[_Reader], Change]] = {
-    "ALTER": _alter,
+    "ALTER": _switch_keys_or_alter,
     "CREATE": _create,
     "DROP": _drop,
     "RENAME": _rename,

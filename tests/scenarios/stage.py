@@ -23,8 +23,10 @@ from vmerge.core.conflict_terms import Await, Limits
 from vmerge.core.duplicates import DuplicatePolicy, DuplicateRules
 from vmerge.core.events import Heartbeat, SourceItem, Transaction
 from vmerge.core.position import GtidSet
+from vmerge.core.rules import StreamRules
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import ConflictUnresolved, VmergeError
+from vmerge.lab.comparison import Difference, Shard, compare
 from vmerge.lab.servers import Server
 from vmerge.mysql.quarantine_orders import QuarantineOrders
 from vmerge.mysql.source import DumpSource
@@ -89,6 +91,7 @@ class Stage:
     board: Board = field(init=False)
     new_player: Callable[[str], Player] = field(init=False)
     orders: QuarantineOrders = field(init=False)
+    rules: dict[str, StreamRules] = field(default_factory=dict)
     players: dict[str, Player] = field(default_factory=dict)
     failures: list[VmergeError] = field(default_factory=list)
     """In the order in which streams failed."""
@@ -121,6 +124,7 @@ class Stage:
         more = {"rules": rules, **story.get("workflow", {})}
         self.file.write_text(_workflow_text(self.shards, self.target, self.database, more))
         workflow = load_workflow(self.file, {"STORY_PASSWORD": "story"})
+        self.rules = {name: workflow.rules_of(name) for name in self.shards}
         assembly = WorkflowAssembly(workflow, clock=SystemClock())
         claims = {name: assembly.claim(name) for name in self.shards}
         for claim in claims.values():
@@ -155,6 +159,12 @@ class Stage:
             player.close()
         for server, variable, usual in self.usual:
             server.query(f"SET GLOBAL {variable} = %s", usual)
+
+    def differences(self) -> list[Difference]:
+        """What the target lacks of the shards' rows, or has otherwise, under the streams' rules."""
+        rules = self.rules
+        shards = [Shard(server, rules[name].databases, rules[name].table_rules) for name, server in self.shards.items()]
+        return [one for table in compare(shards, self.target).tables for one in table.differences]
 
     def transactions(self, name: str) -> int:
         return self.board.progress(name).counters.transactions

@@ -15,25 +15,28 @@ from tests.integration.random_values import RANDOM
 from tests.integration.reading import Change, endpoint, executed, read_behind, run
 from tests.integration.values import FILES, TAKES_EVERYTHING, TYPED, HardTable, read_columns
 
+from vmerge.core.appliers import ApplierSetting
 from vmerge.core.column_types import ColumnType, column_shapes
-from vmerge.core.events import RowsEvent, RowsKind, TableMap, Transaction
-from vmerge.core.literals import LENIENT_HINT, SQL_MODE, RowLiterals
+from vmerge.core.events import TableMap, Transaction
+from vmerge.core.literals import RowLiterals
 from vmerge.core.position import GtidSet
 from vmerge.core.rowimage import ImageCutter, Slices
 from vmerge.core.schema import TableSchema
 from vmerge.lab.servers import Server
 from vmerge.mysql.connect import connect
 from vmerge.mysql.schemas import read_schemas
+from vmerge.mysql.target import SESSION
 
 pytestmark = pytest.mark.server
 
 
 class Writer:
-    """Writes rows into a target as the literals say. Close it after use."""
+    """Says to a target what the literals of its tables are. Close it after use."""
 
     def __init__(self, target: Server, database: str) -> None:
-        session: dict[str, str | int] = {"sql_mode": SQL_MODE, "time_zone": "+00:00"}
+        session = {**SESSION, "autocommit": 1}
         self._connection: Connection[Any] = connect(endpoint(target), read_timeout_seconds=60, session=session)
+        self._connection.select_db(database)
         with target.connect() as connection:
             self._schemas: dict[str, TableSchema] = {
                 name[1]: schema for name, schema in read_schemas(connection, [database]).items()
@@ -51,41 +54,11 @@ class Writer:
             found = self._literals[table] = RowLiterals(table, columns, self._charsets)
         return found
 
-    def apply(self, batch: Sequence[Transaction]) -> None:
-        """Write all rows of transactions; each statement meets one row."""
-        for transaction in batch:
-            for event in transaction.rows:
-                for statement in self._statements(event):
-                    assert self.send(statement) == 1, statement[:2000]
-
-    def send(self, statement: bytes) -> int:
-        """Run a statement; the count of rows that it met."""
-        return self._connection.query(statement)
-
-    def _statements(self, event: RowsEvent) -> Iterator[bytes]:
-        table, literals = event.shape.table, self.literals(event.shape.table)
-        schema = self._schemas[table.table]
-        name = b"`%s`.`%s`" % (self._place, table.table.encode())
-        rows = literals.cut(event.images)
-        for row in rows:
-            hint = LENIENT_HINT if literals.is_lenient(row) else b""
-            if event.shape.kind is RowsKind.WRITE:
-                yield b"INSERT %s INTO %s VALUES (%s)" % (hint, name, b", ".join(literals.assign(row)))
-                continue
-            condition = self._condition(literals, schema, row)
-            if event.shape.kind is RowsKind.DELETE:
-                yield b"DELETE FROM %s WHERE %s LIMIT 1" % (name, condition)
-                continue
-            after = next(rows)
-            hint = LENIENT_HINT if literals.is_lenient(after) else b""
-            pairs = zip(schema.columns, literals.assign(after), strict=True)
-            sets = b", ".join(b"`%s` = %s" % (column.name.encode(), literal) for column, literal in pairs)
-            yield b"UPDATE %s %s SET %s WHERE %s LIMIT 1" % (hint, name, sets, condition)
-
-    def _condition(self, literals: RowLiterals, schema: TableSchema, row: Slices) -> bytes:
-        """The key by its index, and every column by its bytes."""
-        key = literals.match(row, schema.primary_key_positions or range(len(row)))
-        return key + b" AND " + literals.same(row, range(len(row)))
+    def insert(self, table: TableMap, rows: Sequence[Slices]) -> None:
+        """Write rows in one statement."""
+        values = [b"(%s)" % b", ".join(self.literals(table).assign(row)) for row in rows]
+        statement = b"INSERT INTO `%s`.`%s` VALUES " % (self._place, table.table.encode())
+        assert self._connection.query(statement + b", ".join(values)) == len(rows)
 
     def find(self, condition: bytes) -> set[int]:
         """The numbers of the rows that a condition finds."""
@@ -124,26 +97,25 @@ def test_hard_values(shard_a: Server, target: Server, database: str, metadata: s
     columns = read_columns(file)
     tables = [HardTable("keyed", columns, has_key=True), HardTable("keyless", columns, has_key=False)]
     script = "".join(f"{table.definition};" for table in tables)
-    written = f"{database}_written"
-    for server, name in ((shard_a, database), (target, f"{database}_merged"), (target, written)):
-        server.execute_script(f"CREATE DATABASE {name}; USE {name}; {script}")
+    make_tables(shard_a, target, database, script)
     shard_a.execute_script(TYPED, database)
     inserts = [statement for table in tables for statement in table.inserts()]
     updates = [statement for table in tables for statement in table.updates()]
     deletes = [f"DELETE FROM {table.name}" for table in tables]
-    with closing(Carrier(shard_a, target, database)) as carrier, closing(Writer(target, written)) as writer:
-        for statements in (inserts, updates, deletes):
-            batch = carrier.change_source(TAKES_EVERYTHING, *statements)
-            assert batch
-            assert applied(carrier, batch, target, f"{database}_merged") == joined(batch)
-            assert applied(writer, batch, target, written) == joined(batch)
+    with closing(Carrier(shard_a, target, database)) as carrier:
+        batches = [carrier.change_source(TAKES_EVERYTHING, *some) for some in (inserts, updates, deletes)]
+    assert all(batches)
+    for setting in (ApplierSetting.EVENTS, ApplierSetting.STATEMENTS):
+        with closing(Carrier(shard_a, target, database, setting=setting)) as carrier:
+            for batch in batches:
+                assert applied(carrier, batch) == joined(batch)
 
 
-def applied(applier: Carrier | Writer, batch: Sequence[Transaction], target: Server, name: str) -> list[Change]:
+def applied(carrier: Carrier, batch: Sequence[Transaction]) -> list[Change]:
     """Apply a batch; what the target's own binlog has of it."""
-    start = executed(target)
-    applier.apply(batch)
-    return joined(transactions(read_behind(target, start, name)))
+    start = executed(carrier.target)
+    carrier.apply(batch)
+    return carrier.applied_behind(start)
 
 
 NO_KEY = frozenset({ColumnType.BLOB, ColumnType.JSON, ColumnType.GEOMETRY, ColumnType.VECTOR})
@@ -193,73 +165,64 @@ def test_random_values_come_back(target: Server, database: str, rows: int) -> No
     expected = [(draw.randbytes(4), *(make(draw) for _, make in RANDOM)) for _ in range(rows)]
     start = executed(target)
     with closing(Writer(target, database)) as writer:
-        literals = writer.literals(table_map)
         for at in range(0, rows, 200):
-            values = [b"(%s)" % b", ".join(literals.assign(row)) for row in expected[at : at + 200]]
-            assert writer.send(b"INSERT INTO `%s`.keyed VALUES " % database.encode() + b", ".join(values)) == len(
-                values
-            )
+            writer.insert(table_map, expected[at : at + 200])
     _, found = read_rows(target, start, database)
     assert found == expected
 
 
 def test_a_document_changed_in_place(shard_a: Server, target: Server, database: str) -> None:
     """The room that an update in place leaves in a document is carried by events only, the document itself by both."""
-    written = f"{database}_written"
-    table = "CREATE TABLE keyed (id INT PRIMARY KEY, c0 JSON)"
-    for server, name in ((shard_a, database), (target, f"{database}_merged"), (target, written)):
-        server.execute_script(f"CREATE DATABASE {name}; USE {name}; {table}")
+    make_tables(shard_a, target, database, "CREATE TABLE keyed (id INT PRIMARY KEY, c0 JSON)")
     insert = """INSERT INTO keyed VALUES (1, '{"a": "xxxxxxxxxxxxxxxxxxxx", "b": [1, 2, 3]}')"""
     updates = ["c0 = JSON_SET(c0, '$.a', 'y')", "c0 = JSON_REMOVE(c0, '$.b[0]')", "c0 = JSON_SET(c0, '$.b[1]', X'00')"]
-    with closing(Carrier(shard_a, target, database)) as carrier, closing(Writer(target, written)) as writer:
-        for statement in (insert, *(f"UPDATE keyed SET {update}" for update in updates)):
-            batch = carrier.change_source(statement)
-            assert applied(carrier, batch, target, f"{database}_merged") == joined(batch)
-            start = executed(target)
-            writer.apply(batch)
-            (sent,), (arrived,) = (
-                [e for item in items for e in item.rows]
-                for items in (batch, transactions(read_behind(target, start, written)))
-            )
-            literals = writer.literals(sent.shape.table)
-            assert [literals.assign(row) for row in literals.cut(arrived.images)] == [
-                literals.assign(row) for row in literals.cut(sent.images)
-            ]
+    statements = [insert, *(f"UPDATE keyed SET {update}" for update in updates), "DELETE FROM keyed"]
+    with closing(Carrier(shard_a, target, database)) as carrier:
+        batch = carrier.change_source(*statements)
+        assert applied(carrier, batch) == joined(batch)
+    table = next(row.shape.table for row in batch[0].rows)
+    start = executed(target)
+    with closing(Carrier(shard_a, target, database, setting=ApplierSetting.STATEMENTS)) as carrier:
+        for transaction in batch:
+            carrier.apply([transaction])
+    with closing(Writer(target, carrier.target_database)) as writer:
+        literals = writer.literals(table)
+        arrived = [literals.assign(row) for row in read_rows(target, start, carrier.target_database)[1]]
+        sent = [literals.assign(row) for one in batch for event in one.rows for row in literals.cut(event.images)]
+    assert arrived == sent
 
 
 def test_wide_rows(shard_a: Server, target: Server, database: str) -> None:
     """Rows of 1,017 columns, as many as InnoDB takes, are written, changed and deleted, with NULLs anywhere."""
     names = [f"c{number}" for number in range(1016)]
-    table = f"CREATE TABLE keyed (id INT PRIMARY KEY, {', '.join(f'{name} TINYINT' for name in names)})"
-    for server, name in ((shard_a, database), (target, f"{database}_merged")):
-        server.execute_script(f"CREATE DATABASE {name}; USE {name}; {table}")
-    values = [
-        ", ".join("NULL" if number % divisor == 0 else "-1" for number in range(1016)) for divisor in (2, 7, 1017)
-    ]
+    columns = ", ".join(f"{name} TINYINT" for name in names)
+    make_tables(shard_a, target, database, f"CREATE TABLE keyed (id INT PRIMARY KEY, {columns})")
+    values = [", ".join("NULL" if at % divisor == 0 else "-1" for at in range(1016)) for divisor in (2, 7, 1017)]
     inserts = [f"INSERT INTO keyed VALUES ({number}, {row})" for number, row in enumerate(values)]
-    carry_written(shard_a, target, database, [*inserts, "UPDATE keyed SET c1015 = 5, c0 = NULL", "DELETE FROM keyed"])
+    statements = [*inserts, "UPDATE keyed SET c1015 = 5, c0 = NULL", "DELETE FROM keyed"]
+    with closing(Carrier(shard_a, target, database, setting=ApplierSetting.STATEMENTS)) as carrier:
+        batch = carrier.change_source(*statements)
+        assert applied(carrier, batch) == joined(batch)
 
 
 @pytest.mark.long
-def test_rows_of_100_mebibytes(start_server: StartServer, database: str) -> None:
-    """The largest rows arrive when max_allowed_packet has twice their bytes."""
-    source, target = (start_server(options={"max-allowed-packet": "512M"}) for _ in range(2))
-    table = "CREATE TABLE keyed (id INT PRIMARY KEY, b LONGBLOB, j JSON)"
-    for server, name in ((source, database), (target, f"{database}_merged")):
-        server.execute_script(f"CREATE DATABASE {name}; USE {name}; {table}")
+@pytest.mark.parametrize("setting", [ApplierSetting.EVENTS, ApplierSetting.STATEMENTS])
+def test_rows_of_100_mebibytes(start_server: StartServer, database: str, setting: ApplierSetting) -> None:
+    """Rows of that size arrive when max_allowed_packet has a bit more than twice their bytes."""
+    source, target = (start_server(options={"max-allowed-packet": "256M"}) for _ in range(2))
+    make_tables(source, target, database, "CREATE TABLE keyed (id INT PRIMARY KEY, b LONGBLOB, j JSON)")
     statements = [
         "INSERT INTO keyed VALUES (1, REPEAT(X'00FF275C', 26214400), NULL)",
         "INSERT INTO keyed VALUES (2, NULL, JSON_ARRAY(REPEAT('x', 33554432), 1, X'00'))",
         "UPDATE keyed SET b = NULL, j = NULL",
         "DELETE FROM keyed",
     ]
-    carry_written(source, target, database, statements)
+    with closing(Carrier(source, target, database, setting=setting)) as carrier:
+        batch = carrier.change_source(*statements)
+        assert applied(carrier, batch) == joined(batch)
 
 
-def carry_written(source: Server, target: Server, database: str, statements: Sequence[str]) -> None:
-    """Run statements at the source, write what they did; both binlogs have the same rows."""
-    start = executed(source)
-    run(source, *statements, database=database)
-    batch = transactions(read_behind(source, start, database))
-    with closing(Writer(target, f"{database}_merged")) as writer:
-        assert applied(writer, batch, target, f"{database}_merged") == joined(batch)
+def make_tables(source: Server, target: Server, database: str, definitions: str) -> None:
+    """Make the same tables on both sides."""
+    for server, name in ((source, database), (target, f"{database}_merged")):
+        server.execute_script(f"CREATE DATABASE {name}; USE {name}; {definitions}")

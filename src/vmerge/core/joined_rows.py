@@ -22,6 +22,7 @@ ROWS = "vmerge_rows"
 JOINED_COLUMNS = 100
 """Of a table at most: wider rows are long enough to go alone."""
 
+_BYTES = "binary"
 _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"})
 _BY_NUMBER = frozenset({"year", "bit", "enum", "set"})
 _TIMES = frozenset({"datetime", "timestamp", "time"})
@@ -29,24 +30,24 @@ _TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longte
 _PLAIN = frozenset({"float", "double", "json", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 
 
-def key_condition(schema: TableSchema, place: str, charsets: Sequence[str | None]) -> str | None:
+def key_condition(schema: TableSchema, place: str) -> str | None:
     """Return the condition that finds a row by its primary key; None when this takes more than a join.
 
-    ``place`` is the table's quoted name; ``charsets`` has those in which the values of text columns come.
+    ``place`` is the table's quoted name.
     """
     if not schema.primary_key_positions or len(schema.columns) > JOINED_COLUMNS:
         return None
-    parts = [_key_part(place, schema.columns[at], at, charsets[at]) for at in schema.primary_key_positions]
+    parts = [_key_part(place, schema.columns[at], at) for at in schema.primary_key_positions]
     return None if None in parts else " AND ".join(part for part in parts if part is not None)
 
 
-def _key_part(place: str, column: Column, at: int, charset: str | None) -> str | None:
+def _key_part(place: str, column: Column, at: int) -> str | None:
     name, value = f"{place}.{quoted(column.name)}", f"{ROWS}.b{at}"
     family = column.family
     if family in _NUMBERS or family == "varbinary":
         return f"{name} = {value}"
     if family in _TEXTS:
-        return f"{name} = {_converted(value, charset, column)} COLLATE {column.collation}"
+        return f"{name} = {_converted(value, column)} COLLATE {column.collation}"
     if family == "binary":
         return f"{name} = {_padded(value, column)}"
     if family == "date":
@@ -57,7 +58,10 @@ def _key_part(place: str, column: Column, at: int, charset: str | None) -> str |
 
 
 def guard(schema: TableSchema, place: str, columns: Sequence[int], charsets: Sequence[str | None]) -> str:
-    """Return the condition that these columns have the bytes of the values, NULL among them."""
+    """Return the condition that these columns have the bytes of the values, NULL among them.
+
+    ``charsets`` are those in which text is written: ``binary`` where it is in the column's own.
+    """
     return " AND ".join(_same(place, schema.columns[at], at, charsets[at]) for at in columns)
 
 
@@ -73,8 +77,8 @@ def _same(place: str, column: Column, at: int, charset: str | None) -> str:
     if family in _TIMES:  # the source's may have fewer digits
         kind = "TIME" if family == "time" else "DATETIME"
         value = f"CAST(CAST({value} AS {kind}({_digits(column)})) AS BINARY)"
-    elif family in _TEXTS and charset != column.charset:
-        value = f"CAST({_converted(value, charset, column)} AS BINARY)"
+    elif family in _TEXTS and charset != _BYTES:
+        value = f"CAST({_converted(value, column)} AS BINARY)"
     return f"CAST({name} AS BINARY) <=> {value}"
 
 
@@ -83,8 +87,8 @@ def place_of(name: TableName) -> str:
     return f"{quoted(name[0])}.{quoted(name[1])}"
 
 
-def _converted(value: str, charset: str | None, column: Column) -> str:
-    return value if charset == column.charset else f"CONVERT({value} USING {column.charset})"
+def _converted(value: str, column: Column) -> str:
+    return f"CONVERT({value} USING {column.charset})"
 
 
 def _padded(value: str, column: Column) -> str:

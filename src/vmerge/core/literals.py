@@ -8,12 +8,17 @@ What the target's session needs
 - ``sql_mode`` = ``SQL_MODE``: a value that does not fit is an error; dates with zeros, or with days that their month
   does not have, are none; 0 in an AUTO_INCREMENT column is 0.
 - ``time_zone='+00:00'``: TIMESTAMP is written in UTC.
+- A current database, whichever: documents with bytes or DECIMAL of some kinds need JSON_TABLE, which asks for one.
 - Rows with the ENUM error value (index 0) are refused by every strict mode. ``is_lenient`` tells them: they go alone,
   in a statement with ``LENIENT_HINT`` behind its verb.
 - All generated columns left out, and all others named in INSERT and in SET: ``ON UPDATE CURRENT_TIMESTAMP`` columns
   change by themselves otherwise.
 - ``max_allowed_packet``: text, bytes and documents are written in hexadecimal, so a row of n bytes takes up to
   2 n bytes and 100 for each column; an update with guards has before- and after-image in one statement.
+
+Text goes to a column of its own character set as bytes, to another behind the name of its own, and so it does in
+``match``. There a server may warn: of a character set that it deprecates (1287), and of a code that the character set
+leaves open (1300), which it stores and compares all the same.
 
 Two kinds of conditions
 -----------------------
@@ -66,6 +71,8 @@ class RowLiterals:
             except SourceError as error:
                 raise self._named(error, index) from error
         self._literals = tuple(form.literal for form in forms)
+        self.charsets = tuple(form.charset for form in forms)
+        """Of each column: the character set in which its text is written, ``binary`` for bytes; None for others."""
         self._matches = tuple(form.match for form in forms)
         self._sames = tuple(form.same for form in forms)
         self._nulls = tuple(_quoted(column.name) + b" IS NULL" for column in columns)
@@ -126,6 +133,7 @@ class _Forms(NamedTuple):
     literal: Literal
     match: Literal
     same: Literal
+    charset: str | None = None
 
 
 def _forms(shape: ColumnShape, unsigned: bool | None, charset: str | None, column: Column) -> _Forms:
@@ -139,14 +147,24 @@ def _forms(shape: ColumnShape, unsigned: bool | None, charset: str | None, colum
         case ColumnType.FLOAT | ColumnType.DOUBLE:
             return _Forms(literal, equal, _same_number(name, literal))
         case ColumnType.SET if shape.metadata == _LONG_SET:
-            return _Forms(literal, *[_equal(name, _as_signed)] * 2)
+            equal = _equal(name, _as_signed)
         case ColumnType.GEOMETRY | ColumnType.VECTOR:
-            return _Forms(literal, *[_equal(_bytes_of(name), literal)] * 2)
-        case ColumnType.STRING if charset == _BYTES:
-            return _Forms(literal, *[_equal(name, _padded(shape))] * 2)
-        case kind if kind in TEXT_TYPES and charset != _BYTES:
-            return _Forms(literal, equal, _same_text(name, literal, shape, charset, column.charset))
+            equal = _equal(_bytes_of(name), literal)
+        case kind if kind in TEXT_TYPES:
+            return _text_forms(name, shape, charset, column)
     return _Forms(literal, equal, equal)
+
+
+def _text_forms(name: bytes, shape: ColumnShape, charset: str | None, column: Column) -> _Forms:
+    width = length_bytes(shape)
+    plain, named = text_literal(width, _BYTES), text_literal(width, charset)
+    if charset == _BYTES:
+        equal = _equal(name, _padded(shape) if shape.type is ColumnType.STRING else plain)
+        return _Forms(plain, equal, equal, charset)
+    equal = _equal(name, named)
+    if charset != column.charset:
+        return _Forms(named, equal, _same_converted(name, named, column.charset), charset)
+    return _Forms(plain, equal, _equal(_bytes_of(name), plain), _BYTES)
 
 
 def _equal(left: bytes, literal: Literal) -> Literal:
@@ -167,14 +185,11 @@ def _same_number(name: bytes, literal: Literal) -> Literal:
     return same
 
 
-def _same_text(name: bytes, literal: Literal, shape: ColumnShape, ours: str | None, theirs: str | None) -> Literal:
-    """Compare bytes; in a column of another character set those that the text has there."""
-    head = _bytes_of(name) + b" = "
-    if ours == theirs or theirs is None:
-        write = text_literal(length_bytes(shape), _BYTES)
-        return lambda value: head + write(value)
-    tail = b" USING " + theirs.encode("ascii") + b") AS BINARY)"
-    return lambda value: head + b"CAST(CONVERT(" + literal(value) + tail
+def _same_converted(name: bytes, literal: Literal, charset: str | None) -> Literal:
+    """Compare the bytes that the text has in the column's own character set."""
+    head = _bytes_of(name) + b" = CAST(CONVERT("
+    tail = b" USING " + (charset or _BYTES).encode("ascii") + b") AS BINARY)"
+    return lambda value: head + literal(value) + tail
 
 
 def _same_document(name: bytes, literal: Literal) -> Literal:

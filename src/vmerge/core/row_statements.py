@@ -123,12 +123,10 @@ class _Table:
         self.columns = tuple(at for at, column in enumerate(schema.columns) if column.generated is None)
         self.names = tuple(quoted(column.name) for column in schema.columns)
         self.key = schema.primary_key_positions
-        ids = table_map.collation_ids or (None,) * len(schema.columns)
-        sent = [None if id is None else charsets.get(id) for id in ids]
-        found = None if rules.is_in_circle(table_map) else key_condition(schema, self.place, sent)
+        found = None if rules.is_in_circle(table_map) else key_condition(schema, self.place)
         self.joins = found is not None
         self.join = f"STRAIGHT_JOIN {self.place} FORCE INDEX (PRIMARY) ON {found}"
-        self.join += f" AND {guard(schema, self.place, self.columns, sent)}"
+        self.join += f" AND {guard(schema, self.place, self.columns, self.literals.charsets)}"
         self.unique = _unique_columns(schema)
         self.enums = tuple(at for at, column in enumerate(schema.columns) if column.family == "enum")
         self.has_all = len(self.columns) == len(schema.columns)

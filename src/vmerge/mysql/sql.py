@@ -191,6 +191,9 @@ READ_CHARSETS = "SELECT id, character_set_name FROM information_schema.collation
 
 SHOW_WARNINGS = "SHOW WARNINGS"
 
+USE_ANY_DATABASE = "USE information_schema"
+"""JSON_TABLE asks for a current database (else error 1046), and every account may use this one."""
+
 SHOW_TABLE = "SHOW CREATE TABLE {table}"
 
 KILL_QUERY = "KILL QUERY {id}"

@@ -13,10 +13,9 @@ from tests.conftest import StartServer
 from tests.integration.applying import Carrier, joined, transactions
 from tests.integration.random_values import RANDOM
 from tests.integration.reading import Change, endpoint, executed, read_behind, run
-from tests.integration.values import FILES, TAKES_EVERYTHING, TYPED, HardTable, read_columns
+from tests.integration.values import FILES, TAKES_EVERYTHING, TYPED, HardTable, Key, read_columns
 
 from vmerge.core.appliers import ApplierSetting
-from vmerge.core.column_types import ColumnType, column_shapes
 from vmerge.core.events import TableMap, Transaction
 from vmerge.core.literals import RowLiterals
 from vmerge.core.position import GtidSet
@@ -95,7 +94,7 @@ def test_hard_values(shard_a: Server, target: Server, database: str, metadata: s
     With and without a primary key, by events and by statements.
     """
     columns = read_columns(file)
-    tables = [HardTable("keyed", columns, has_key=True), HardTable("keyless", columns, has_key=False)]
+    tables = [HardTable("keyed", columns, Key.NUMBER), HardTable("keyless", columns, Key.NONE)]
     script = "".join(f"{table.definition};" for table in tables)
     make_tables(shard_a, target, database, script)
     shard_a.execute_script(TYPED, database)
@@ -118,26 +117,45 @@ def applied(carrier: Carrier, batch: Sequence[Transaction]) -> list[Change]:
     return carrier.applied_behind(start)
 
 
-NO_KEY = frozenset({ColumnType.BLOB, ColumnType.JSON, ColumnType.GEOMETRY, ColumnType.VECTOR})
-"""Types that no key of a whole value can hold."""
+def test_the_values_are_many() -> None:
+    """No file got lost."""
+    assert sum(len(column.values) for file in FILES for column in read_columns(file)) > 900
+
+
+COLUMNS_A_KEY = {"bytes": 2}
+"""Of a file with long values; else more."""
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file != "documents"])
+def test_keys_of_every_type(shard_a: Server, target: Server, database: str, file: str) -> None:
+    """Rows are found by primary keys of each type that may have one, changed and deleted by statements."""
+    columns = [column for column in read_columns(file) if column.can_be_key]
+    count = COLUMNS_A_KEY.get(file, 8)
+    parts = [columns[at : at + count] for at in range(0, len(columns), count)]
+    tables = [HardTable(f"t{number}", part, Key.ALL) for number, part in enumerate(parts)]
+    make_tables(shard_a, target, database, ";".join(table.definition for table in tables))
+    statements = [statement for table in tables for statement in (*table.inserts(), *table.updates())]
+    statements += [f"DELETE FROM {table.name}" for table in tables]
+    with closing(Carrier(shard_a, target, database, setting=ApplierSetting.STATEMENTS)) as carrier:
+        batch = carrier.change_source(TAKES_EVERYTHING, *statements)
+        assert applied(carrier, batch) == joined(batch)
 
 
 @pytest.mark.parametrize("file", FILES)
 def test_conditions_tell_values_apart(target: Server, database: str, file: str) -> None:
     """The condition for a value's bytes finds all rows that have them and no other; the one for keys uses the index."""
-    table = HardTable("keyed", read_columns(file), has_key=True)
+    table = HardTable("keyed", read_columns(file), Key.NUMBER)
     target.execute_script(f"CREATE DATABASE {database}; USE {database}; {table.definition}")
     target.execute_script(TYPED, database)
     start = executed(target)
     run(target, TAKES_EVERYTHING, *table.inserts(), database=database)
     (table_map, *_), rows = read_rows(target, start, database)
-    shapes = column_shapes(table_map.types, table_map.metadata) or ()
-    keyed = [at for at, shape in enumerate(shapes) if at and shape.type not in NO_KEY]
+    keyed = [at for at, column in enumerate(table.columns, 1) if column.can_be_key]
     if keyed:
         target.query(f"ALTER TABLE {database}.keyed {', '.join(f'ADD KEY k{at} (c{at - 1})' for at in keyed)}")
     with closing(Writer(target, database)) as writer:
         literals = writer.literals(table_map)
-        for at in range(1, len(shapes)):
+        for at in range(1, len(table.columns) + 1):
             for row in rows:
                 same, match = literals.same(row, [at]), literals.match(row, [at])
                 equals = {number for number, other in enumerate(rows) if other[at] == row[at]}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,12 +32,21 @@ INSERT INTO typed VALUES (
 """A table whose columns give documents values of every type that documents keep."""
 
 
+NO_KEYS = re.compile("(TINY|MEDIUM|LONG)?(BLOB|TEXT)|JSON|VECTOR|GEOMETRY|(MULTI)?(POINT|LINESTRING|POLYGON)")
+"""The beginnings of types that no key of a whole value can hold."""
+
+
 class HardColumn(NamedTuple):
     """One column and its values."""
 
     type: str
     values: tuple[str, ...]
     """SQL expressions."""
+
+    @property
+    def can_be_key(self) -> bool:
+        """Whether an index takes the whole value."""
+        return NO_KEYS.match(self.type) is None
 
     def value(self, row: int) -> str:
         """The one in a row; the column begins again behind its last."""
@@ -60,18 +71,32 @@ def _texts(values: object) -> list[str]:
     return [str(value) for value in values] if isinstance(values, list) else []
 
 
+class Key(Enum):
+    """The primary key of a table of hard values."""
+
+    NONE = "no key"
+    NUMBER = "PRIMARY KEY (id)"
+    ALL = "PRIMARY KEY (id, {columns})"
+
+
 class HardTable(NamedTuple):
-    """All columns of a file beside a number, which is the key or not."""
+    """Columns beside a number."""
 
     name: str
     columns: list[HardColumn]
-    has_key: bool
+    key: Key
 
     @property
     def definition(self) -> str:
         """Its CREATE TABLE."""
-        columns = ", ".join(f"c{index} {column.type}" for index, column in enumerate(self.columns))
-        return f"CREATE TABLE {self.name} (id INT{' PRIMARY KEY' if self.has_key else ''}, {columns})"
+        names = [f"c{index}" for index in range(len(self.columns))]
+        types = [
+            column.type if self.key is not Key.ALL else re.sub("(?<!NOT) NULL", "", column.type)
+            for column in self.columns
+        ]
+        columns = ", ".join(map(" ".join, zip(names, types, strict=True)))
+        key = "" if self.key is Key.NONE else ", " + self.key.value.format(columns=", ".join(names))
+        return f"CREATE TABLE {self.name} (id INT, {columns}{key})"
 
     @property
     def height(self) -> int:

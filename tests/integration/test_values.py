@@ -16,11 +16,12 @@ from tests.integration.reading import Change, endpoint, executed, read_behind, r
 from tests.integration.values import FILES, TAKES_EVERYTHING, TYPED, HardTable, Key, read_columns
 
 from vmerge.core.appliers import ApplierSetting
-from vmerge.core.events import TableMap, Transaction
+from vmerge.core.events import RowsEvent, TableMap, Transaction
 from vmerge.core.literals import RowLiterals
 from vmerge.core.position import GtidSet
 from vmerge.core.rowimage import ImageCutter, Slices
 from vmerge.core.schema import TableSchema
+from vmerge.errors import RowMissing, TargetRejected
 from vmerge.lab.servers import Server
 from vmerge.mysql.connect import connect
 from vmerge.mysql.schemas import read_schemas
@@ -208,6 +209,40 @@ def test_a_document_changed_in_place(shard_a: Server, target: Server, database: 
         arrived = [literals.assign(row) for row in read_rows(target, start, carrier.target_database)[1]]
         sent = [literals.assign(row) for one in batch for event in one.rows for row in literals.cut(event.images)]
     assert arrived == sent
+
+
+@pytest.mark.parametrize("key", ["PRIMARY KEY", ""])
+def test_documents_that_mysql_takes_for_equal(shard_a: Server, target: Server, database: str, key: str) -> None:
+    """Statements find a document only as its source had it, and stop where an UPDATE would leave it as it is."""
+    make_tables(shard_a, target, database, f"CREATE TABLE keyed (id INT {key}, c0 JSON, x INT)")
+    table = f"{database}_merged.keyed"
+    with closing(Carrier(shard_a, target, database, setting=ApplierSetting.STATEMENTS)) as carrier:
+        carrier.carry("""INSERT INTO keyed VALUES (1, '{"a": 1}', 0), (2, '{"a": 1}', 0)""")
+        sent, arrived = carrier.carry("""UPDATE keyed SET c0 = '{"a": 1.0}', x = id""")
+        assert arrived == sent
+        target.query(f"""UPDATE {table} SET c0 = '{{"a": 1}}', x = 3 WHERE id = 2""")
+        target.query(f"UPDATE {table} SET x = 2 WHERE id = 2")
+        batch = carrier.change_source("DELETE FROM keyed")
+        with pytest.raises(RowMissing):
+            carrier.apply(batch)
+    for server, name in ((shard_a, f"{database}.keyed"), (target, table)):
+        server.query(f"DELETE FROM {name}")
+        server.query(f"ALTER TABLE {name} DROP COLUMN x")
+    with closing(Carrier(shard_a, target, database, setting=ApplierSetting.STATEMENTS)) as carrier:
+        carrier.carry("""INSERT INTO keyed VALUES (1, '{"a": 1}')""")
+        updates = [f"""UPDATE keyed SET c0 = '{{"a": {number}}}'""" for number in (2, 1.0)]
+        batch = carrier.change_source(*updates)
+        folded = [RowsEvent(event.shape, halves(event, batch)) for event in batch[0].rows]
+        with pytest.raises(TargetRejected, match="takes for equal"):
+            carrier.applier.apply(batch, folded)
+        carrier.connection.rollback()
+
+
+def halves(event: RowsEvent, batch: Sequence[Transaction]) -> bytes:
+    """The first image of the first transaction and the last of the last one: what a rule may leave of an update."""
+    cutter = ImageCutter(event.shape.table, ())
+    images = [image for one in batch for row in one.rows for _, image in cutter.cut(row.images)]
+    return images[0] + images[-1]
 
 
 def test_wide_rows(shard_a: Server, target: Server, database: str) -> None:

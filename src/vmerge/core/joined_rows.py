@@ -27,7 +27,7 @@ _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "deci
 _BY_NUMBER = frozenset({"year", "bit", "enum", "set"})
 _TIMES = frozenset({"datetime", "timestamp", "time"})
 _TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
-_PLAIN = frozenset({"float", "double", "json", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_PLAIN = frozenset({"float", "double", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 
 
 def key_condition(schema: TableSchema, place: str) -> str | None:
@@ -70,6 +70,9 @@ def _same(place: str, column: Column, at: int, charset: str | None) -> str:
     family = column.family
     if family in _NUMBERS or family in _PLAIN:
         return f"{name} <=> {value}"
+    if family == "json":  # documents are equal also when 1 stands for 1.0, which their texts tell apart
+        texts = (f"CAST({each} AS CHAR) COLLATE utf8mb4_bin" for each in (name, value))
+        return f"{name} <=> {value} AND {' <=> '.join(texts)}"
     if family in _BY_NUMBER:
         return f"CAST({name} AS UNSIGNED) <=> {value}"
     if family == "binary":

@@ -21,6 +21,9 @@ A row is found by its primary key, and only if all its columns have the bytes of
 primary key alone and overwrites what else somebody changed on the target; here the stream stops. Without a primary key
 any row with these bytes is as good as another, and one of them is changed.
 
+An UPDATE leaves a row as it is when MySQL takes it and the one that it should become for equal, and documents are equal
+that differ in the types of their numbers only. So where nothing changes but documents the changed rows count, too.
+
 Every column is named in INSERT and in SET, so neither defaults nor ``ON UPDATE CURRENT_TIMESTAMP`` count, and the
 session needs no time of the source. Generated columns are left out, as the server computes them. Foreign keys are
 checked as the rows' flag says, by a hint of the statement: the session keeps no state.
@@ -58,6 +61,8 @@ class RowStatement(NamedTuple):
     """How many rows it must insert, match or delete."""
     warnings: int
     """How many warnings it must give: one for each ENUM error value."""
+    documents: int = 0
+    """How many rows it must at least not only match but change: those of which nothing changes but documents."""
 
 
 class RowStatements:
@@ -129,6 +134,7 @@ class _Table:
         self.join += f" AND {guard(schema, self.place, self.columns, self.literals.charsets)}"
         self.unique = _unique_columns(schema)
         self.enums = tuple(at for at, column in enumerate(schema.columns) if column.family == "enum")
+        self._documents = frozenset(at for at in self.columns if schema.columns[at].family == "json")
         self.has_all = len(self.columns) == len(schema.columns)
 
     def values(self, row: Slices) -> Sequence[bytes]:
@@ -146,6 +152,13 @@ class _Table:
         """Return what finds this one row."""
         same = self.literals.same(row, self.columns)
         return self.literals.match(row, self.key) + b" AND " + same if self.key else same
+
+    def changes_documents_only(self, before: Slices, after: Slices) -> bool:
+        """Whether documents change and nothing else. The room that is left within them is no part of them."""
+        if not self._documents:
+            return False
+        changed = [at for at in self.columns if before[at] != after[at]]
+        return self._documents.issuperset(changed) and self.values(before) != self.values(after)
 
     def releases(self, before: Slices, after: Slices) -> bool:
         """Whether an update changes any unique key."""
@@ -173,6 +186,7 @@ class _Group:
         self._rows: list[bytes] = []
         self._size = 0
         self._keys: set[tuple[bytes | None, ...]] = set()
+        self._documents = 0
 
     def take(self, images: bytes) -> Iterator[RowStatement]:
         """Add rows, yield the statements that are full."""
@@ -181,8 +195,8 @@ class _Group:
     def end(self) -> Iterator[RowStatement]:
         """Yield the statement that is open, if one is."""
         if self._rows:
-            yield self._statement(self._written(), len(self._rows))
-            self._rows, self._size = [], 0
+            yield self._statement(self._written(), len(self._rows), documents=self._documents)
+            self._rows, self._size, self._documents = [], 0, 0
             self._keys = set()
 
     def _written(self) -> bytes:
@@ -202,13 +216,13 @@ class _Group:
             yield from self.end()
         self._keys.add(key)
 
-    def _alone(self, text: bytes, warnings: int = 0) -> Iterator[RowStatement]:
+    def _alone(self, text: bytes, warnings: int = 0, documents: int = 0) -> Iterator[RowStatement]:
         """Yield a statement of one row behind those in front of it."""
         yield from self.end()
-        yield self._statement(text if self._table.key else text + b" LIMIT 1", 1, warnings)
+        yield self._statement(text if self._table.key else text + b" LIMIT 1", 1, warnings, documents)
 
-    def _statement(self, text: bytes, rows: int, warnings: int = 0) -> RowStatement:
-        return RowStatement(text, self._table.name, self._kind, rows, warnings)
+    def _statement(self, text: bytes, rows: int, warnings: int = 0, documents: int = 0) -> RowStatement:
+        return RowStatement(text, self._table.name, self._kind, rows, warnings, documents)
 
     def _lenient(self) -> str:
         return self._hint.removesuffix("*/") + LENIENT_HINT.decode().removeprefix("/*+ ")
@@ -261,11 +275,14 @@ class _Updates(_Group):
             if after is None:
                 raise CorruptEvent("an update has a row without its after-image")
             zeros = table.error_values(after)
+            documents = int(table.changes_documents_only(before, after))
             if zeros or not table.joins or table.releases(before, after):
-                yield from self._alone(self._single(before, after, self._lenient() if zeros else self._hint), zeros)
+                text = self._single(before, after, self._lenient() if zeros else self._hint)
+                yield from self._alone(text, zeros, documents)
                 continue
             yield from self._require_new(before)
             yield from self._add(b"ROW(" + b",".join((*table.values(before), *table.values(after))) + b")")
+            self._documents += documents
 
     def _single(self, before: Slices, after: Slices, hint: str) -> bytes:
         table = self._table

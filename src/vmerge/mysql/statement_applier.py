@@ -9,6 +9,7 @@ not there. A warning is one, too: the server tells with no more than a note that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any
@@ -90,6 +91,12 @@ class StatementApplier:
         found = cursor.execute(statement.text)  # type: ignore[call-overload]  # bytes are sent as they are
         if found != statement.rows:
             raise OperationalError(ROW_NOT_FOUND, _not_found(statement, found))
+        if statement.documents and _changed(cursor) < statement.documents:
+            raise TargetRejected(
+                f"a document in {'.'.join(statement.table)} changes into one that MySQL takes for equal, such as 1 "
+                "into 1.0, so an UPDATE leaves it as it is",
+                hint="Only the events applier carries it.",
+            )
         if cursor.warning_count != statement.warnings:
             self._require_harmless(cursor, statement)
 
@@ -101,6 +108,12 @@ class StatementApplier:
         harmful = [(errno, text) for _, errno, text in found if errno not in _HARMLESS]
         if len(harmful) != statement.warnings or len(found) != told:
             raise OperationalError(*(harmful[-1] if harmful else found[-1][1:]))
+
+
+def _changed(cursor: Cursor) -> int:
+    """Return how many rows an UPDATE changed: the second number of what the server says of it, in any language."""
+    message: bytes = cursor._result.message  # type: ignore[attr-defined]  # no public way
+    return int(re.findall(rb"\d+", message)[1])
 
 
 def _not_found(statement: RowStatement, found: int) -> str:

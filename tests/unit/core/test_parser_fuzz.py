@@ -267,7 +267,7 @@ def test_claims_are_not_believed(name: str) -> None:
 )
 def test_long_statements(part: str) -> None:
     """A statement takes time in proportion to its length, whatever it is full of."""
-    much = part.encode() * (MEGABYTE // len(part) // 16)
+    much = part.encode() * (MEGABYTE // len(part) // 32)
     statements = (b"XA COMMIT a" + much + b"b", b"CREATE TABLE t " + much + b"START TRANSACTION " + much)
     for statement in (*statements, b"ALTER TABLE t " + much, b"DROP TABLE t" + much + b",", much):
         query = read_query(Dump(checksums=False).query(statement).events[-1], None)

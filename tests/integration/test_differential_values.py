@@ -19,7 +19,7 @@ from pymysql.charset import charset_by_name
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 from tests.integration.reading import endpoint, executed, read_behind, run
 from tests.integration.second_reader import images_of, opened_library
-from tests.integration.values import FILES, TAKES_EVERYTHING, TYPED, HardTable, read_columns
+from tests.integration.values import FILES, TAKES_EVERYTHING, TYPED, HardTable, Key, read_columns
 
 from vmerge.core.events import Transaction
 from vmerge.core.literals import RowLiterals
@@ -176,7 +176,7 @@ def make_tables() -> Iterator[HardTable]:
         for column in read_columns(file):
             if not column.type.startswith(UNREADABLE):
                 number += 1
-                yield HardTable(f"t{number}", [column], has_key=True)
+                yield HardTable(f"t{number}", [column], Key.NUMBER)
 
 
 def write(server: Server, database: str, tables: Sequence[HardTable]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from vmerge.config import Workflow, load_folder, load_workflow
 from vmerge.core.position import GtidSet
-from vmerge.core.rules import StartAt
+from vmerge.core.rules import StartAt, TableRule
 from vmerge.errors import ConfigError
 from vmerge.mysql.connect import Endpoint, Tls, TlsMode
 
@@ -139,6 +139,79 @@ def test_a_unix_socket_replaces_host_and_port(write: Write) -> None:
     """A server on this machine may be named by its socket."""
     path = write(GOOD.replace("host: 10.0.0.5", "unix_socket: /run/mysqld.sock"))
     assert str(load(path).target_endpoint) == "target (vmerge@/run/mysqld.sock)"
+
+
+RULED = """tables: ["shop.*"]
+exclude: ["shop.*_tmp"]
+rules:
+  shop.customer:
+    source_table: customers
+    rename_columns: {email: mail, Size: dimension}
+    drop_columns: [note]
+    constant_columns: {origin: {"-80": 1, "80-": true}, kind: x, nothing: null}
+    where: id % 2 = 0
+  shop.invoice: {}
+"""
+
+
+def test_rules_are_each_streams_own(write: Write) -> None:
+    """A constant may be one for all streams or each stream's own; everything else is the same for all."""
+    workflow = load(write(GOOD.replace('tables: ["shop.customer", "shop.order_*"]\n', RULED)))
+    for stream, database, origin in (("-80", "shop_0", 1), ("80-", "shop_1", 1)):
+        rules = workflow.rules_of(stream)
+        assert rules.target_name(database, "customers") == ("shop", "customer")
+        assert rules.target_name(database, "x_tmp") is None
+        rule = rules.rule(("shop", "customer"))
+        assert rule is not None
+        assert rule.where is not None
+        assert (rule.renamed, rule.dropped) == ({"email": "mail", "Size": "dimension"}, ("note",))
+        assert rule.constants == {"origin": origin, "kind": "x", "nothing": None}
+        assert rule.where.columns == ("id",)
+        assert rules.rule(("shop", "invoice")) == TableRule()
+
+
+BAD_RULES = {
+    "no dot": ("shop.*_tmp", "tmp", 18, "not of the form database.table", "database.*"),
+    "excludes nothing": ("shop.*_tmp", "shop_0.*_tmp", 18, "no target database", "target's names"),
+    "unknown table": (
+        "  shop.customer:",
+        "  shop_0.customer:",
+        20,
+        "no table of a target database (shop)",
+        "one table",
+    ),
+    "no table": ("  shop.customer:", "  shop:", 20, "no table of a target database", "database.table"),
+    "pattern": ("  shop.customer:", "  shop.cust*:", 20, "is a pattern", "for one table"),
+    "outside": ('["shop.*"]', '["shop.i*"]', 20, "takes `shop.customer` in", "Add it to `tables`"),
+    "excluded": ("shop.*_tmp", "shop.c*", 20, "is excluded", "Remove the rule"),
+    "one source": ("  shop.invoice: {}", "  shop.customers: {}", 26, "the same source table `customers`", "one table"),
+    "misspelt": ("    drop_columns", "    drop_colums", 23, "not a known key", "Did you mean `drop_columns`?"),
+    "renamed twice": ("Size: dimension", "Size: MAIL", 22, "source's column `MAIL` twice", "Case does not count"),
+    "one target twice": ("Size: dimension", "EMAIL: x", 22, "target's column `EMAIL` twice", "remove one"),
+    "dropped and renamed": ("[note]", "[note, Mail]", 23, "`Mail` is both renamed and dropped", "one way"),
+    "constant and renamed": ("kind: x", "SIZE: x", 24, "`SIZE` is both a constant and renamed", "one way"),
+    "unknown stream": ('"80-": true', '"80-": true, c: 2', 24, "names no stream of this workflow: c", "-80, 80-"),
+    "missing stream": (', "80-": true', "", 24, "`origin` lacks 80-", "each stream"),
+    "constant date": ("kind: x", "kind: 2020-01-01", 24, "as date", "quotes"),
+    "constant float": ("kind: x", "kind: 1.5", 24, "as float", "quotes"),
+    "constant list": ("kind: x", "kind: [1]", 24, "as list", "quotes"),
+    "no filter": ("id % 2 = 0", "id %", 25, "`rules.shop.customer.where`", ""),
+    "refused filter": ("id % 2 = 0", "LENGTH(a) > 1", 25, "functions are not evaluated", "Compare"),
+    "filter no text": ("id % 2 = 0", "5", 25, "`rules.shop.customer.where", "where"),
+    "empty rule": ("  shop.invoice: {}", "  shop.invoice:", 26, "must be a mapping", ""),
+}
+
+
+@pytest.mark.parametrize("case", BAD_RULES)
+def test_a_bad_rule_gives_one_clear_message(write: Write, case: str) -> None:
+    """Each mistake in a rule is answered with its line, what is wrong and what to do."""
+    old, new, line, what, hint = BAD_RULES[case]
+    assert RULED.count(old) == 1
+    text = GOOD.replace('tables: ["shop.customer", "shop.order_*"]\n', RULED.replace(old, new))
+    error = refusal(write(text))
+    assert f"line {line}:" in error.message
+    assert what in error.message
+    assert hint in (error.hint or "")
 
 
 BAD = {

@@ -17,7 +17,7 @@ from pymysql.err import MySQLError
 
 from vmerge.core.appliers import ApplierPolicy, ApplierSetting
 from vmerge.core.duplicates import STOP_ALWAYS, DuplicatePolicy, DuplicateRules
-from vmerge.core.findings import Finding, Findings, error
+from vmerge.core.findings import Finding, Findings, error, warning
 from vmerge.core.position import GtidSet
 from vmerge.core.risk import Counting
 from vmerge.core.rules import Start, StreamRules, TableName
@@ -234,6 +234,25 @@ class _Examination:
         names = {name for stream in streams for _, name in stream.carried()}
         self.findings.extend(check_quarantine(self._facts.duplicates, names, targets))
         self.findings.extend(self._check_partial_images(names))
+        self.findings.extend(self._check_ruled_documents())
+
+    def _check_ruled_documents(self) -> Iterator[Finding]:
+        """Find sources that may write partial images for tables with rules."""
+        for stream in self.streams:
+            source = self.sources[stream.name]
+            affected = [
+                ".".join(name)
+                for name in sorted(stream.rules.table_rules)
+                if name in self.targets and any(column.family == "json" for column in self.targets[name].columns)
+            ]
+            if affected and source.variables.get("binlog_row_value_options"):
+                yield warning(
+                    "rule-partial-images",
+                    source.where,
+                    f"binlog_row_value_options is set, and rules change rows of {', '.join(affected)}: a partial "
+                    "update of a document would stop the stream",
+                    "SET PERSIST binlog_row_value_options=''.",
+                )
 
     def _check_partial_images(self, names: Iterable[TableName]) -> Iterator[Finding]:
         """Find sources that may write partial images for tables whose duplicates are set aside."""

@@ -9,9 +9,10 @@ import pytest
 
 from vmerge.core.duplicates import DuplicatePolicy, DuplicateRules
 from vmerge.core.findings import Finding, Findings, Severity
-from vmerge.core.rules import StreamRules, TablePattern
+from vmerge.core.rules import StreamRules, TablePattern, TableRule
 from vmerge.core.schema import Column, ForeignKey, KeyPart, TableSchema, UniqueKey
 from vmerge.core.table_checks import StreamTables, check_pairs, check_quarantine, check_tables
+from vmerge.predicates import parse
 
 RULES = StreamRules.build({"shop_0": "shop"})
 ID = Column("id", 1, "int", nullable=False)
@@ -149,3 +150,60 @@ def test_findings_as_data() -> None:
         "findings": [{"id": "id", "severity": "warning", "where": "target", "text": "is slow", "hint": "Wait."}],
     }
     assert finding.text_for_operator() == "warning: target: is slow [id]\n  Wait."
+
+
+ORIGIN = Column("origin", 1, "int", nullable=False)
+UNDER = Column("above", 2, "int", nullable=True)
+WITH_ORIGIN = table(
+    "client",
+    "shop",
+    columns=(ORIGIN, replace(UNDER), ID),
+    primary_key=UniqueKey("PRIMARY", (KeyPart("origin"), KeyPart("id"))),
+)
+RULE = TableRule("customer", {"above": "parent"}, (), {"origin": 1})
+
+
+def ruled(rule: TableRule = RULE, *, exclude: tuple[str, ...] = ()) -> StreamRules:
+    return StreamRules.build({"shop_0": "shop"}, exclude=exclude, table_rules={("shop", "client"): rule})
+
+
+def test_tables_that_fit_under_a_rule_have_no_findings() -> None:
+    """Renamed, reordered and constant columns are no difference, nor is a constant in front of the primary key."""
+    assert found([stream(table("customer"), rules=ruled())], WITH_ORIGIN) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        (replace(RULE, renamed={}), "the source's column `parent` has no place"),
+        (replace(RULE, constants={}), "nothing fills the target's column `origin`"),
+        (replace(RULE, constants={"origin": "x"}), "takes no text"),
+        (replace(RULE, dropped=("x",)), "the source has no column `x`"),
+        (replace(RULE, where=parse("name = 'x'")), "no such column"),
+    ],
+)
+def test_what_a_rule_leaves_open_is_told(rule: TableRule, says: str) -> None:
+    """Every column without a way, value that does not fit and filter that cannot be decided is a finding."""
+    side = stream(table("customer"), rules=ruled(rule))
+    findings = list(check_tables([side], {("shop", "client"): WITH_ORIGIN}))
+    assert {finding.severity for finding in findings} == {Severity.ERROR}
+    assert any(says in finding.text for finding in findings)
+
+
+def test_a_cascade_is_compared_in_the_targets_names() -> None:
+    """A foreign key to a renamed table's renamed column is the target's own."""
+    child = replace(foreign_key("shop_0"), parent=("shop_0", "customer"), parent_columns=("parent",))
+    parent = replace(child, parent=("shop", "client"), parent_columns=("above",))
+    side = stream(table("customer"), table("child", foreign_keys=(child,)), rules=ruled())
+    assert found([side], WITH_ORIGIN, table("child", "shop", foreign_keys=(parent,))) == []
+
+
+def test_rules_without_a_table_are_told() -> None:
+    """A rule or an exclusion that no table of any shard has is most likely misspelt; a displaced table is named."""
+    rules = ruled(replace(RULE, source_table="customers"), exclude=("shop.tmp_*",))
+    assert found([stream(table("client"), table("other"), rules=rules)], WITH_ORIGIN, table("other", "shop")) == [
+        ("rule-without-table", "workflow"),
+        ("exclude-without-table", "workflow"),
+        ("table-displaced", "stream -80"),
+    ]
+    assert found([stream(table("tmp_1"), table("customer"), rules=ruled(exclude=("shop.tmp_*",)))], WITH_ORIGIN) == []

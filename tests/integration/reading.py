@@ -22,6 +22,9 @@ READS = 2000
 """More than any test needs; each read is bounded by a heartbeat."""
 
 
+Carriage = Callable[[TableMap], Carried | None]
+
+
 class Change(NamedTuple):
     """The rows of one rows event."""
 
@@ -49,13 +52,14 @@ def make_source(
     spool_above_bytes: int = 1 << 30,
     uuid: str = READER_UUID,
     server_id: int = READER_ID,
+    carriage: Carriage | None = None,
 ) -> DumpSource:
-    """A reader that keeps the rows of one database, or of all."""
+    """A reader that keeps the rows of one database, or of all, as they are; or what is said by ``carriage``."""
 
-    def carriage(table: TableMap) -> Carried | None:
+    def as_they_are(table: TableMap) -> Carried | None:
         return Carried(table) if database in (None, table.database) else None
 
-    surroundings = Surroundings(carriage, SpooledRows, decompress, spool_above_bytes)
+    surroundings = Surroundings(carriage or as_they_are, SpooledRows, decompress, spool_above_bytes)
     return DumpSource(at or endpoint(server), server_id=server_id, replica_uuid=uuid, surroundings=surroundings)
 
 
@@ -80,7 +84,12 @@ def read_until(source: DumpSource, is_enough: Callable[[list[SourceItem]], bool]
 
 
 def read_behind(
-    server: Server, start: GtidSet, database: str | None = None, *, spool_above_bytes: int = 1 << 30
+    server: Server,
+    start: GtidSet,
+    database: str | None = None,
+    *,
+    spool_above_bytes: int = 1 << 30,
+    carriage: Carriage | None = None,
 ) -> list[SourceItem]:
     """Everything that the server has behind a position; heartbeats are left out."""
     needed = executed(server).subtract(start)
@@ -88,7 +97,7 @@ def read_behind(
     def is_enough(items: list[SourceItem]) -> bool:
         return Heartbeat() in items or not needed.subtract(gtids_of(items))
 
-    source = make_source(server, database, spool_above_bytes=spool_above_bytes)
+    source = make_source(server, database, spool_above_bytes=spool_above_bytes, carriage=carriage)
     with opened(source, start):
         return [item for item in read_until(source, is_enough) if not isinstance(item, Heartbeat)]
 

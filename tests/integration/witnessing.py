@@ -82,9 +82,12 @@ class Stage:
 
     def places(self, **others: Endpoint) -> dict[str, SourcePlace]:
         """Where the streams' sources are, unless told otherwise."""
-        rules = StreamRules.build({self.database: self.merged})
         found = {name: self._endpoint(shard) for name, shard in self.shards.items()}
-        return {name: SourcePlace(at, rules) for name, at in {**found, **others}.items()}
+        return {name: SourcePlace(at, self.rules(name)) for name, at in {**found, **others}.items()}
+
+    def rules(self, stream: str) -> StreamRules:
+        """What a stream carries."""
+        return StreamRules.build({self.database: self.merged})
 
     def _endpoint(self, server: Server) -> Endpoint:
         return endpoint(server, user=self.user, password=PASSWORD)
@@ -92,17 +95,20 @@ class Stage:
     def witness(self, stream: str = OWN, *, places: dict[str, SourcePlace] | None = None) -> Witness:
         """The witness of a stream, with the tables as they are now."""
         places = places or self.places()
-        rules = places[stream].rules
-        with self.shards[stream].connect() as connection:
-            sources = read_schemas(connection, rules.databases.keys())
+        plan = self.plan(stream)
         with self.target.connect() as connection:
-            targets = read_schemas(connection, rules.databases.values())
+            targets = read_schemas(connection, [self.merged])
             show_generated_keys(connection)
             definitions = read_definitions(connection, targets)
-        plan = Plan(rules, sources.values(), targets.values())
         server_id = SERVER_ID + sorted(places).index(stream)
         at = self._endpoint(self.target)
         return Witness(stream, at, self.control, plan, places, server_id, definitions=definitions)
+
+    def plan(self, stream: str) -> Plan:
+        """A stream's plan, with the tables as they are now."""
+        with self.shards[stream].connect() as source, self.target.connect() as target:
+            sources, targets = read_schemas(source, [self.database]), read_schemas(target, [self.merged])
+        return Plan(self.rules(stream), sources.values(), targets.values())
 
     def testify(self, transactions: Sequence[Transaction], witness: Witness | None = None) -> Testimony:
         """Let the witness tell; no server keeps a trace of it."""

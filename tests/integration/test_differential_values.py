@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
@@ -203,7 +203,8 @@ def read_ours(server: Server, database: str, start: GtidSet, columns: dict[str, 
         for shape, images in item.rows if isinstance(item, Transaction) else ():
             column = columns.get(shape.table.table)
             if column is not None:
-                literals = RowLiterals(shape.table, (ID, column), charsets)
+                # As for a column of another character set: then a literal names its own.
+                literals = RowLiterals(shape.table, (ID, replace(column, charset=None)), charsets)
                 values = [literals.assign(row)[1].decode() for row in literals.cut(images)]
                 found.append((shape.table.table, values))
     return found

@@ -53,6 +53,7 @@ pytestmark = pytest.mark.server
 
 ALWAYS_BY_STATEMENTS = frozenset(
     {
+        "enum_and_set_values",
         "family_values_swap",
         "foreign_row_is_proven",
         "hot_key",

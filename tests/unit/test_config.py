@@ -197,7 +197,7 @@ BAD_RULES = {
     "constant list": ("kind: x", "kind: [1]", 24, "as list", "quotes"),
     "no filter": ("id % 2 = 0", "id %", 25, "`rules.shop.customer.where`", ""),
     "refused filter": ("id % 2 = 0", "LENGTH(a) > 1", 25, "functions are not evaluated", "Compare"),
-    "filter no text": ("id % 2 = 0", "5", 25, "`rules.shop.customer.where", "where"),
+    "filter no text": ("id % 2 = 0", "5", 25, "5 is no condition", "in quotes"),
     "empty rule": ("  shop.invoice: {}", "  shop.invoice:", 26, "must be a mapping", ""),
 }
 

@@ -98,8 +98,10 @@ def _constant(value: object) -> object:
 
 
 def _filter(value: object) -> object:
+    if value is None:
+        return None
     if not isinstance(value, str):
-        return value
+        raise problem(f"{value!r} is no condition", hint='Write it as text in quotes, such as "region = 1".')
     try:
         return parse(value)
     except FilterRefused as refusal:

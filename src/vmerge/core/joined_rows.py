@@ -85,6 +85,16 @@ def _same(place: str, column: Column, at: int, charset: str | None) -> str:
     return f"CAST({name} AS BINARY) <=> {value}"
 
 
+def after_value(column: Column, at: int) -> str:
+    """Return what an update sets a column to.
+
+    Numbers of which some are above 2**63 make a column of decimals, and a SET takes these for signed: on 9.7.4 it loses
+    its 64th member without an error.
+    """
+    value = f"{ROWS}.a{at}"
+    return f"CAST({value} AS UNSIGNED)" if column.family == "set" else value
+
+
 def place_of(name: TableName) -> str:
     """Return the quoted name of a table, which stands for it everywhere: a DELETE takes no alias across databases."""
     return f"{quoted(name[0])}.{quoted(name[1])}"

@@ -37,7 +37,7 @@ from typing import NamedTuple
 from vmerge.core.appliers import ApplierRules
 from vmerge.core.event_types import NO_FOREIGN_KEY_CHECKS_FLAG
 from vmerge.core.events import RowsEvent, RowsKind, RowsShape, TableMap
-from vmerge.core.joined_rows import ROWS, guard, key_condition, place_of, quoted
+from vmerge.core.joined_rows import ROWS, after_value, guard, key_condition, place_of, quoted
 from vmerge.core.literals import LENIENT_HINT, RowLiterals
 from vmerge.core.rowimage import Slices
 from vmerge.core.rules import TableName
@@ -132,6 +132,7 @@ class _Table:
         self.joins = found is not None
         self.join = f"STRAIGHT_JOIN {self.place} FORCE INDEX (PRIMARY) ON {found}"
         self.join += f" AND {guard(schema, self.place, self.columns, self.literals.charsets)}"
+        self.afters = tuple((at, after_value(schema.columns[at], at)) for at in self.columns)
         self.unique = _unique_columns(schema)
         self.enums = tuple(at for at, column in enumerate(schema.columns) if column.family == "enum")
         self._documents = frozenset(at for at in self.columns if schema.columns[at].family == "json")
@@ -294,7 +295,7 @@ class _Updates(_Group):
         table = self._table
         names = ",".join([f"{letter}{at}" for letter in "ba" for at in table.columns])
         head = f"UPDATE {self._hint} (VALUES ".encode()
-        pairs = ",".join([f"{table.place}.{table.names[at]}={ROWS}.a{at}" for at in table.columns])
+        pairs = ",".join([f"{table.place}.{table.names[at]}={value}" for at, value in table.afters])
         return head + b",".join(self._rows) + f") AS {ROWS} ({names}) {table.join} SET {pairs}".encode()
 
 

@@ -33,8 +33,8 @@ Keeps = Callable[[Slices], bool | None]
 _Change = tuple[RowsKind, bytes]
 """One change of a row, and its image or images."""
 
-GENERATED_KEY_FLAG = 0x80
-"""In a table map's flags: the first column is a primary key that the server made by itself."""
+GENERATED_KEY_FLAG = 0x04
+"""TM_GENERATED_INVISIBLE_PRIMARY_KEY_F: the first column is a primary key that the server made by itself."""
 
 
 @dataclass(frozen=True, slots=True)

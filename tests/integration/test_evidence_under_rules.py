@@ -87,3 +87,15 @@ def test_row_of_no_stream(stage: RuledStage) -> None:
     stage.only_merged("INSERT INTO customer VALUES (3, 'x', 1)")
     found = presences(stage.held("INSERT INTO people VALUES (1, 'x', 4)"))
     assert found[1:] == ("origin=3, id=1", Presence.ALIVE, {OWN: Presence.GONE, "b": Presence.GONE})
+
+
+def test_wider_columns(stage: RuledStage) -> None:
+    """A row stands at its shard as on the target though its columns have more digits and other characters there."""
+    wide = "cost DECIMAL({}), at DATETIME({}), mail VARCHAR(9) CHARACTER SET {}, UNIQUE KEY k (cost, at, mail)"
+    narrow = f"CREATE TABLE t (id INT PRIMARY KEY, {wide.format('6, 1', 0, 'latin1')})"
+    for shard in stage.shards:
+        stage.at(shard, narrow)
+    stage.only_merged(f"CREATE TABLE t (id BIGINT PRIMARY KEY, {wide.format('12, 4', 6, 'utf8mb4')})")
+    stage.merge("b", "INSERT INTO t VALUES (1, 1.5, '2024-01-01', 'ä')")
+    found = presences(stage.held("INSERT INTO t VALUES (2, 1.5, '2024-01-01', 'Ä')"))
+    assert found == ("id=2", "id=1", Presence.ALIVE, {OWN: Presence.GONE, "b": Presence.ALIVE})

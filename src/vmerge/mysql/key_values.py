@@ -75,7 +75,11 @@ _WIRE_FORMS = {
 }
 """The forms of what expressions give, by the type that a server names beside a result."""
 
+_CLOCKS = {"time": "TIME", "datetime": "DATETIME", "timestamp": "DATETIME"}
+_WIDER_CHARSETS = frozenset({"latin1", "utf8mb3", "utf8mb4"})
+
 _BYTES = "binary"
+_ARGUMENTS = re.compile(r"\(\d+(,\d+)?\)")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 _HEX = re.compile(r"([0-9A-F]{2})*")
 _QUOTED = re.compile(r"[-0-9:. ]+")
@@ -94,19 +98,22 @@ class KeyValue:
     charset: str | None = None
     is_labelled: bool = False
     """Whether the number behind the value says less to a reader than its text."""
+    widening: str = "{}"
+    """What a value of a narrower column, at a source, becomes in this one; see ``core/widening.py``."""
 
     @property
     def read(self) -> str:
         """The expression that reads the value as text of ASCII characters."""
+        value = self.widening.format(self.expression)
         match self.form:
             case Form.TEXT | Form.BYTES:
-                return f"HEX({self.expression})"
+                return f"HEX({value})"
             case Form.APPROXIMATE:
-                return f"CAST({self.expression} + 0e0 AS CHAR)"
+                return f"CAST({value} + 0e0 AS CHAR)"
             case Form.WHOLE:
-                return f"CAST(CAST({self.expression} AS UNSIGNED) AS CHAR)"
+                return f"CAST(CAST({value} AS UNSIGNED) AS CHAR)"
             case Form.NUMBER | Form.QUOTED:
-                return f"CAST({self.expression} AS CHAR)"
+                return f"CAST({value} AS CHAR)"
 
     @property
     def shown(self) -> str:
@@ -152,7 +159,20 @@ def column_value(column: Column, prefix_length: int | None = None) -> KeyValue |
     if prefix_length is not None:
         expression = f"LEFT({expression}, {prefix_length})"
         name = f"{name}({prefix_length})"
-    return KeyValue(name, expression, form, column.charset, is_labelled=column.family in ("enum", "set"))
+    is_labelled = column.family in ("enum", "set")
+    return KeyValue(name, expression, form, column.charset, is_labelled, _widening(column, form))
+
+
+def _widening(column: Column, form: Form) -> str:
+    """Return the cast after which a narrower column's value has this column's text; digits and characters matter."""
+    arguments = _ARGUMENTS.search(column.type_text)
+    if form is Form.TEXT and column.charset in _WIDER_CHARSETS:
+        return f"CONVERT({{}} USING {column.charset})"
+    if column.family == "decimal" and arguments is not None:
+        return f"CAST({{}} AS DECIMAL{arguments[0]})"
+    if column.family in _CLOCKS and arguments is not None:
+        return f"CAST({{}} AS {_CLOCKS[column.family]}{arguments[0]})"
+    return "{}"
 
 
 def expression_value(part: KeyPart, wire_type: int, charset: str) -> KeyValue | None:

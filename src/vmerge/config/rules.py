@@ -17,7 +17,6 @@ from vmerge.core.duplicates import DuplicatePolicy, DuplicateRules
 from vmerge.core.predicate import Predicate
 from vmerge.core.rules import Constant, TableName, TablePattern, TableRule
 from vmerge.errors import FilterRefused
-from vmerge.predicates import parse
 
 _WILDCARDS = frozenset("*?[")
 
@@ -103,6 +102,8 @@ def _filter(value: object) -> object:
     if not isinstance(value, str):
         raise problem(f"{value!r} is no condition", hint='Write it as text in quotes, such as "region = 1".')
     try:
+        from vmerge.predicates import parse  # it loads a whole parser, which most workflows have no use for
+
         return parse(value)
     except FilterRefused as refusal:
         raise problem(refusal.message, hint=refusal.hint or "") from refusal

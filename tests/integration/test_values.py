@@ -13,13 +13,13 @@ from tests.conftest import StartServer
 from tests.integration.applying import Carrier, joined, transactions
 from tests.integration.random_values import RANDOM
 from tests.integration.reading import Change, endpoint, executed, read_behind, run
-from tests.integration.values import FILES, TAKES_EVERYTHING, TYPED, HardTable, Key, read_columns
+from tests.integration.values import FILES, TAKES_EVERYTHING, TYPED, HardColumn, HardTable, Key, read_columns
 
 from vmerge.core.appliers import ApplierSetting
-from vmerge.core.events import RowsEvent, TableMap, Transaction
+from vmerge.core.events import RowsEvent, RowsKind, TableMap, Transaction
 from vmerge.core.literals import RowLiterals
 from vmerge.core.position import GtidSet
-from vmerge.core.rowimage import ImageCutter, Slices
+from vmerge.core.rowimage import ImageCutter, Slices, join_slices, whole_rows
 from vmerge.core.schema import TableSchema
 from vmerge.errors import RowMissing, TargetRejected
 from vmerge.lab.servers import Server
@@ -53,12 +53,6 @@ class Writer:
             columns = self._schemas[table.table].columns
             found = self._literals[table] = RowLiterals(table, columns, self._charsets)
         return found
-
-    def insert(self, table: TableMap, rows: Sequence[Slices]) -> None:
-        """Write rows in one statement."""
-        values = [b"(%s)" % b", ".join(self.literals(table).assign(row)) for row in rows]
-        statement = b"INSERT INTO `%s`.`%s` VALUES " % (self._place, table.table.encode())
-        assert self._connection.query(statement + b", ".join(values)) == len(rows)
 
     def find(self, condition: bytes) -> set[int]:
         """The numbers of the rows that a condition finds."""
@@ -172,22 +166,39 @@ def read_rows(server: Server, start: GtidSet, database: str) -> tuple[list[Table
     return [event.shape.table for event in events], rows
 
 
-@pytest.mark.parametrize("rows", [400, pytest.param(40_000, marks=pytest.mark.long)])
-def test_random_values_come_back(target: Server, database: str, rows: int) -> None:
-    """Random bytes of each type, written as literals, are in the target's own binlog as they were."""
-    columns = ", ".join(f"c{number} {kind}" for number, (kind, _) in enumerate(RANDOM))
-    target.execute_script(f"CREATE DATABASE {database}; USE {database}; CREATE TABLE keyed (id INT, {columns})")
-    start = executed(target)
-    run(target, "INSERT INTO keyed (id) VALUES (0)", database=database)
-    (table_map,), _ = read_rows(target, start, database)
+@pytest.mark.parametrize(
+    ("key", "count"),
+    [(Key.NUMBER, 300), (Key.NONE, 100), pytest.param(Key.NUMBER, 20_000, marks=pytest.mark.long)],
+)
+def test_random_values(shard_a: Server, target: Server, database: str, key: Key, count: int) -> None:
+    """Random bytes of each type are in the target's binlog as they were, when written, changed and deleted.
+
+    With a key many rows share a statement, so their values meet in it.
+    """
+    table = HardTable("keyed", [HardColumn(kind, ("NULL",)) for kind, _ in RANDOM], key)
+    make_tables(shard_a, target, database, table.definition)
     draw = Random(4)
-    expected = [(draw.randbytes(4), *(make(draw) for _, make in RANDOM)) for _ in range(rows)]
-    start = executed(target)
-    with closing(Writer(target, database)) as writer:
-        for at in range(0, rows, 200):
-            writer.insert(table_map, expected[at : at + 200])
-    _, found = read_rows(target, start, database)
-    assert found == expected
+    befores, afters = ([random_row(draw, number) for number in range(count)] for _ in range(2))
+    with closing(Carrier(shard_a, target, database, setting=ApplierSetting.STATEMENTS)) as carrier:
+        batch = carrier.change_source("INSERT INTO keyed (id) VALUES (0)")
+        shape = next(iter(batch[0].rows)).shape
+        images = {
+            RowsKind.WRITE: befores,
+            RowsKind.UPDATE: [row for pair in zip(befores, afters, strict=True) for row in pair],
+            RowsKind.DELETE: afters,
+        }
+        for kind, rows in images.items():
+            event = RowsEvent(whole_rows(shape.table, kind, shape.flags), b"".join(rows))
+            start = executed(target)
+            carrier.apply([batch[0]._replace(rows=(event,))])
+            _, found = read_rows(target, start, carrier.target_database)
+            assert found == list(ImageCutter(shape.table, ()).slices(event.images))
+
+
+def random_row(draw: Random, number: int) -> bytes:
+    """The image of a row, a tenth of its values NULL."""
+    values = [make(draw) if draw.random() < 0.9 else None for _, make in RANDOM]
+    return join_slices([number.to_bytes(4, "little"), *values])
 
 
 def test_a_document_changed_in_place(shard_a: Server, target: Server, database: str) -> None:

@@ -16,7 +16,7 @@ from vmerge.core.events import SchemaChange, TableMap
 from vmerge.core.plan import Plan
 from vmerge.core.position import Gtid
 from vmerge.core.proof import expected_shape
-from vmerge.core.rules import StreamRules, TablePattern
+from vmerge.core.rules import StreamRules, TablePattern, TableRule
 from vmerge.core.schema import Column, ForeignKey, Generation, GenerationKind, KeyPart, TableSchema, UniqueKey
 from vmerge.errors import SchemaMismatch, TargetError
 
@@ -381,3 +381,27 @@ def test_relations_of_tables_are_known() -> None:
     assert [name for name, one in maps.items() if relations.is_in_circle(one)] == ["order_2", "order_3", "order_4"]
     depths = [relations.depth(maps[name]) for name in ("customer", "order_1", "order_2")]
     assert depths == sorted(set(depths))
+
+
+@pytest.mark.parametrize(
+    ("statement", "concerned"),
+    [
+        ("ALTER TABLE customers ADD x INT", True),
+        ("ALTER TABLE CUSTOMERS ADD x INT", True),
+        ("ALTER TABLE invoice ADD x INT", True),
+        ("ALTER TABLE tmp_1 ADD x INT", False),
+        ("ALTER TABLE temporary ADD x INT", False),
+    ],
+)
+def test_schema_changes_are_judged_by_names_under_rules(statement: str, concerned: bool) -> None:
+    """A table that is carried under another name counts, one that is excluded under its name on the target does not."""
+    rules = StreamRules.build(
+        {"shop_0": "shop"},
+        ["shop.customer", "shop.invoice", "shop.tmp_*"],
+        exclude=["shop.tmp_*"],
+        table_rules={
+            ("shop", "customer"): TableRule(source_table="customers"),
+            ("shop", "tmp_0"): TableRule(source_table="temporary"),
+        },
+    )
+    assert Plan(rules, (), ()).concerns(change(statement)) == concerned

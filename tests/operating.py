@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import yaml
 
 from vmerge.control_client import ControlClient
+from vmerge.core.appliers import ApplierSetting
 from vmerge.core.position import GtidSet
 from vmerge.errors import DaemonError
 from vmerge.lab.comparison import Shard, compare
@@ -73,7 +74,10 @@ class Site:
         places: Mapping[str, Place] | None = None,
         limits: Mapping[str, float] | None = None,
         customers: int = 100,
+        applier: ApplierSetting = ApplierSetting.AUTO,
     ) -> None:
+        """With statements the account has the privileges that these need, and not that of row events."""
+        self._applier = applier
         self._lab = lab
         self.database = database
         self.control = f"{database}_control"
@@ -105,8 +109,11 @@ class Site:
         for shard in self.shards.values():
             grant = f"GRANT SELECT ON {shard.database}.* TO {self.user}"
             shard.server.execute_script(SOURCE_ACCOUNT.format(**facts) + grant)
-        grant = f"GRANT SELECT, INSERT, UPDATE, DELETE ON {self.database}.* TO {self.user}"
-        self.target.execute_script(TARGET_ACCOUNT.format(**facts) + grant)
+        grants = f"GRANT SELECT, INSERT, UPDATE, DELETE ON {self.database}.* TO {self.user};"
+        if self._applier is ApplierSetting.STATEMENTS:
+            grants += f"GRANT TRIGGER ON {self.database}.* TO {self.user};"
+            grants += f"REVOKE REPLICATION_APPLIER ON *.* FROM {self.user}"
+        self.target.execute_script(TARGET_ACCOUNT.format(**facts) + grants)
 
     def document(self, places: Mapping[str, Place] | None = None) -> dict[str, Any]:
         """Return the workflow file as data."""

@@ -7,6 +7,7 @@ from tests.faults.conftest import NewSite, Report, Servers
 from tests.faults.test_crashes import wait_for_progress, workload_on
 from tests.operating import Site, insert_customers, wait_until
 
+from vmerge.core.appliers import ApplierSetting
 from vmerge.lab.proxy import COMMIT, Moment, Proxy
 from vmerge.lab.servers import Lab, Server
 
@@ -58,6 +59,25 @@ def test_lost_in_commit(lab: Lab, new_site: NewSite, servers: Servers, report: R
             workload.finish()
             site.require_exact()
             assert sum(stream["restarts"] for stream in site.streams().values()) >= 20
+        site.end()
+
+
+@pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
+def test_lost_in_commit_of_statements(
+    lab: Lab, new_site: NewSite, servers: Servers, report: Report, moment: Moment
+) -> None:
+    """The same holds where rows go as statements, by an account that may not use BINLOG."""
+    with Proxy(servers.target.host, servers.target.port) as proxy:
+        site = new_site(places={"target": proxy}, applier=ApplierSetting.STATEMENTS)
+        with workload_on(lab, site) as workload:
+            site.start_daemon()
+            for count in range(1, 4):
+                wait_for_progress(site)
+                proxy.cut_when(COMMIT, moment, behind=CHECKPOINT)
+                assert proxy.wait_for_sprung(count, 30)
+                report.done[f"connection lost in COMMIT of statements, {moment.value}"] += 1
+            workload.finish()
+            site.require_exact()
         site.end()
 
 

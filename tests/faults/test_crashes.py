@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +11,7 @@ import pytest
 from tests.faults.conftest import NewSite, Report, Servers
 from tests.operating import Site, wait_until
 
+from vmerge.core.appliers import ApplierSetting
 from vmerge.lab.servers import Lab, Server
 from vmerge.lab.workload_process import WorkloadProcess
 from vmerge.stopping import StopToken
@@ -64,6 +66,21 @@ def test_killed_daemon(lab: Lab, new_site: NewSite, report: Report) -> None:
         site.start_daemon()
         workload.finish()
         site.require_exact()
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(30, marks=pytest.mark.long)])
+def test_killed_daemon_of_statements(lab: Lab, new_site: NewSite, report: Report, kills: int) -> None:
+    """The same holds where rows go as statements, by an account that may not use BINLOG."""
+    site = new_site(customers=300, applier=ApplierSetting.STATEMENTS)
+    with workload_on(lab, site) as workload:
+        kill_often(site, report, kills=kills, seed=1)
+        site.start_daemon()
+        workload.finish()
+        site.require_exact()
+    shown = json.loads(site.vmerge("show", "shop", "--json").stdout)
+    for stream in shown["streams"]:
+        assert {one["applier"] for one in stream["appliers"]} == {"statements"}
+        assert "lacks REPLICATION_APPLIER" in stream["appliers"][0]["reason"]
 
 
 @pytest.mark.long

@@ -59,14 +59,15 @@ class Carrier:
         names = [(str(schema), str(table)) for schema, table in tables]
         with self.target.connect() as connection:
             definitions = read_definitions(connection, names)
-        return open_applier(self.connection, self._plan(), definitions, 99)
+        return open_applier(self.connection, self.plan(), definitions, 99)
 
-    def _plan(self) -> Plan:
-        """What a stream does with the tables as they are now."""
+    def plan(self, setting: ApplierSetting | None = None) -> Plan:
+        """What a stream does with the tables as they are now, under another setting if one is given."""
+        policy = self._policy if setting is None else ApplierPolicy(setting)
         rules = StreamRules.build({self.source_database: self.target_database})
         sides = (self.source, self.source_database), (self.target, self.target_database)
         sources, targets = (self._schemas(server, database) for server, database in sides)
-        return Plan(rules, sources.values(), targets.values(), self._policy)
+        return Plan(rules, sources.values(), targets.values(), policy)
 
     @staticmethod
     def _schemas(server: Server, database: str) -> dict[TableName, TableSchema]:

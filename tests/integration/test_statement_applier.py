@@ -68,6 +68,7 @@ KEYS = {
     "BIGINT": "n",
     "DECIMAL(10,4)": "n / 4",
     "VARCHAR(20) CHARACTER SET latin1": "CONCAT('É', n)",
+    "VARCHAR(20) CHARACTER SET utf8mb3": "CONCAT('€', n)",
     "CHAR(20) COLLATE utf8mb4_bin": "CONCAT('k', n)",
     "BINARY(8)": "CONCAT(n, 'x')",
     "VARBINARY(8)": "CONCAT(n, X'00')",

@@ -281,7 +281,9 @@ def text_literal(width: int, charset: str | None) -> Literal:
     """Return how values behind a length of ``width`` bytes become literals."""
     if charset is None:
         raise UnsupportedEvent("the source does not say in which character set its text is")
-    head = b"_%s X'" % charset.encode("ascii")
+    # What is valid in utf8mb3 has the same bytes in utf8mb4, and its own name would give a warning for each value.
+    introducer = "utf8mb4" if charset == "utf8mb3" else charset
+    head = b"_%s X'" % introducer.encode("ascii")
 
     def literal(value: bytes) -> bytes:
         return head + hexlify(memoryview(value)[width:]) + b"'"

@@ -32,9 +32,10 @@ _CHARACTERS = frozenset({"char", "varchar"})
 _TIMES = frozenset({"time", "datetime", "timestamp"})
 _LABELLED = frozenset({"enum", "set"})
 
-_GROWTH = {("ascii", "latin1"): 1, ("ascii", "utf8mb3"): 1, ("ascii", "utf8mb4"): 1, ("utf8mb3", "utf8mb4"): 1}
-_GROWTH |= {("latin1", "utf8mb3"): 3, ("latin1", "utf8mb4"): 3}
-"""Character sets and those that have all their characters → how many bytes one of theirs may become at most."""
+_GROWTH = {("ascii", "latin1"): 1, ("ascii", "utf8mb4"): 1, ("utf8mb3", "utf8mb4"): 1, ("latin1", "utf8mb4"): 3}
+"""Character sets and those that have all their characters → how many bytes one of theirs may become at most.
+
+Nothing widens to utf8mb3: it is deprecated, and the server warns at every conversion to it."""
 
 _CHARACTER_BYTES = {"ascii": 1, "latin1": 1, "utf8mb3": 3, "utf8mb4": 4}
 _ARGUMENTS = re.compile(r"\((\d+)(?:,(\d+))?\)")

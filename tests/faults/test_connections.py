@@ -62,7 +62,7 @@ def test_lost_in_commit(lab: Lab, new_site: NewSite, servers: Servers, report: R
         site.end()
 
 
-@pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
+@pytest.mark.parametrize("moment", [pytest.param(Moment.BEFORE, marks=pytest.mark.long), Moment.AFTER])
 def test_lost_in_commit_of_statements(
     lab: Lab, new_site: NewSite, servers: Servers, report: Report, moment: Moment
 ) -> None:

@@ -47,6 +47,12 @@ from vmerge.errors import CorruptEvent, UnsupportedEvent
 ROWS_A_STATEMENT = 500
 """Measured: more gain nothing."""
 
+_WARNINGS_KEPT = 1000
+"""A server keeps 1,024 warnings of a statement to be looked at, and an account may not change that."""
+
+_WITHOUT_WARNING = frozenset({None, "binary", "utf8mb4", "utf8mb3", "latin1", "ascii"})
+"""The usual character sets; a server may warn at each value that names another, as it is deprecated."""
+
 _MANY_TABLES = 1_000
 """Remembered at most: a source may alter tables for ever."""
 
@@ -133,6 +139,9 @@ class _Table:
         self.join = f"STRAIGHT_JOIN {self.place} FORCE INDEX (PRIMARY) ON {found}"
         self.join += f" AND {guard(schema, self.place, self.columns, self.literals.charsets)}"
         self.afters = tuple((at, after_value(schema.columns[at], at)) for at in self.columns)
+        names = len(self.columns) * 2 if set(self.literals.charsets) - _WITHOUT_WARNING else 0
+        self.rows = max(1, min(ROWS_A_STATEMENT, _WARNINGS_KEPT // names)) if names else ROWS_A_STATEMENT
+        """How many rows a statement may have."""
         self.unique = _unique_columns(schema)
         self.enums = tuple(at for at, column in enumerate(schema.columns) if column.family == "enum")
         self._documents = frozenset(at for at in self.columns if schema.columns[at].family == "json")
@@ -205,7 +214,7 @@ class _Group:
         raise NotImplementedError
 
     def _add(self, row: bytes) -> Iterator[RowStatement]:
-        if self._rows and (self._size + len(row) > self._limit_bytes or len(self._rows) >= ROWS_A_STATEMENT):
+        if self._rows and (self._size + len(row) > self._limit_bytes or len(self._rows) >= self._table.rows):
             yield from self.end()
         self._rows.append(row)
         self._size += len(row) + 1

@@ -21,6 +21,7 @@ from pymysql.err import MySQLError, OperationalError
 from vmerge.core.appliers import ApplierRules
 from vmerge.core.events import RowsEvent, RowsKind, Transaction
 from vmerge.core.row_statements import RowStatement, RowStatements
+from vmerge.core.schema import normal_charset
 from vmerge.errors import TargetRejected
 from vmerge.mysql import sql
 from vmerge.mysql.definitions import Definitions, require_unchanged
@@ -51,7 +52,8 @@ class StatementApplier:
             cursor.execute(sql.READ_PACKET_BYTES)
             ((packet_bytes,),) = cursor.fetchall()
             cursor.execute(sql.READ_CHARSETS)
-            self._charsets: Mapping[int, str] = dict(cursor.fetchall())
+            charsets = {int(id): normal_charset(name) or name for id, name in cursor.fetchall()}
+        self._charsets: Mapping[int, str] = charsets
         self._packet_bytes = int(packet_bytes) - _PACKET_HEAD_BYTES
         self._limit = min(STATEMENT_BYTES, self._packet_bytes // 2)
         self._statements = RowStatements(rules, self._charsets, self._limit)

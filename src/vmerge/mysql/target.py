@@ -53,7 +53,6 @@ SESSION: dict[str, str | int] = {
     "lock_wait_timeout": 5,  # the default is a year
     "unique_checks": 1,  # a merge lives on them
     "sql_mode": SQL_MODE,  # a value that a column does not take is an error, for statements; events do not mind
-    "max_error_count": 65535,  # as many warnings as any statement gives are looked at
     "wait_timeout": 30,  # a session whose client vanished without a word holds its locks until then, by default 8 h
 }
 

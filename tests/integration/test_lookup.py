@@ -118,6 +118,7 @@ def test_a_unique_key_that_nothing_holds(stage: Stage, name: str) -> None:
     assert stage.held(f"INSERT INTO t (id, k) VALUES (1, {ours})") == []
 
 
+MEMBERS = ", ".join(f"'m{number}'" for number in range(64))
 PRIMARY_KEYS = {
     "text": ("k VARCHAR(50) CHARACTER SET latin1 PRIMARY KEY", "'é''\\\\'", "'€'", "k='é''\\'"),
     "char": ("k CHAR(5) CHARACTER SET utf16 PRIMARY KEY", "'😀 '", "'b'", "k='😀'"),
@@ -126,6 +127,7 @@ PRIMARY_KEYS = {
     "bit": ("k BIT(64) PRIMARY KEY", "~0", "0", "k=18446744073709551615"),
     "enum": ("k ENUM('1','2','x') CHARACTER SET utf16 PRIMARY KEY", "'x'", "'2'", "k='x'"),
     "set": ("k SET('é','2') PRIMARY KEY", "'é,2'", "''", "k='é,2'"),
+    "set of 64": (f"k SET({MEMBERS}) PRIMARY KEY", "1 << 63", "~0", "k='m63'"),
     "decimal": ("k DECIMAL(65,30) PRIMARY KEY", f"-{'9' * 35}.{'9' * 30}", "0", f"k=-{'9' * 35}.{'9' * 30}"),
     "double": ("k DOUBLE PRIMARY KEY", "1.7976931348623157e308", "5e-324", "k=1.7976931348623157e308"),
     "float": ("k FLOAT PRIMARY KEY", "0.1", "3.4028234e38", "k=0.10000000149011612"),

@@ -26,7 +26,9 @@ class Form(Enum):
     NUMBER = "number"
     APPROXIMATE = "approximate"
     WHOLE = "whole"
-    """BIT, ENUM, SET: by the number behind the value."""
+    """BIT, ENUM: by the number behind the value."""
+    SIGNED = "signed"
+    """SET: by the same, which a server compares as a number with a sign: the 64th member has the sign's bit."""
     QUOTED = "quoted"
     """Times and years."""
     TEXT = "text"
@@ -36,7 +38,8 @@ class Form(Enum):
 _FORMS = {
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "double"), Form.NUMBER),
     "float": Form.APPROXIMATE,
-    **dict.fromkeys(("bit", "enum", "set"), Form.WHOLE),
+    **dict.fromkeys(("bit", "enum"), Form.WHOLE),
+    "set": Form.SIGNED,
     **dict.fromkeys(("date", "time", "datetime", "timestamp", "year"), Form.QUOTED),
     **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), Form.TEXT),
     **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), Form.BYTES),
@@ -112,6 +115,8 @@ class KeyValue:
                 return f"CAST({value} + 0e0 AS CHAR)"
             case Form.WHOLE:
                 return f"CAST(CAST({value} AS UNSIGNED) AS CHAR)"
+            case Form.SIGNED:
+                return f"CAST(CAST({value} AS SIGNED) AS CHAR)"
             case Form.NUMBER | Form.QUOTED:
                 return f"CAST({value} AS CHAR)"
 
@@ -123,7 +128,7 @@ class KeyValue:
                 return f"CONVERT({self.expression} USING utf8mb4)"
             case Form.BYTES:
                 return f"CONCAT('0x', HEX({self.expression}))"
-            case Form.WHOLE if self.is_labelled:
+            case Form.WHOLE | Form.SIGNED if self.is_labelled:
                 return f"CAST({self.expression} AS CHAR)"
             case _:
                 return self.read
@@ -137,7 +142,7 @@ class KeyValue:
                 return f"_binary X'{_checked(text, _HEX)}'"
             case Form.QUOTED:
                 return f"'{_checked(text, _QUOTED)}'"
-            case Form.NUMBER | Form.APPROXIMATE | Form.WHOLE:
+            case Form.NUMBER | Form.APPROXIMATE | Form.WHOLE | Form.SIGNED:
                 return _checked(text, _NUMBER)
 
 

@@ -90,6 +90,18 @@ class RowLiterals:
         except SourceError:
             self._blame(self._literals, slices)
 
+    def reassign(self, literals: Sequence[bytes], before: Slices, after: Slices) -> tuple[bytes, ...]:
+        """Return a literal for each column of a changed row; ``literals`` are those of the row before."""
+        try:
+            return tuple(
+                [
+                    known if old == new else b"NULL" if new is None else write(new)
+                    for known, old, new, write in zip(literals, before, after, self._literals, strict=True)
+                ]
+            )
+        except SourceError:
+            self._blame(self._literals, after)
+
     def match(self, slices: Slices, columns: Sequence[int]) -> bytes:
         """Return a condition, without parentheses, that these columns have equal values; it uses indexes."""
         return self._condition(self._matches, slices, columns)

@@ -152,6 +152,14 @@ class _Table:
         literals = self.literals.assign(row)
         return literals if self.has_all else [literals[at] for at in self.columns]
 
+    def values_of_both(self, before: Slices, after: Slices) -> Sequence[bytes]:
+        """Return the literals of an update's two images, one behind the other."""
+        literals = self.literals.assign(before)
+        changed = self.literals.reassign(literals, before, after)
+        if self.has_all:
+            return literals + changed
+        return [*(literals[at] for at in self.columns), *(changed[at] for at in self.columns)]
+
     def error_values(self, row: Slices) -> int:
         """Return how many columns have the ENUM error value: each gives a warning, where it is let in."""
         if not self.enums:
@@ -291,7 +299,7 @@ class _Updates(_Group):
                 yield from self._alone(text, zeros, documents)
                 continue
             yield from self._require_new(before)
-            yield from self._add(b"ROW(" + b",".join((*table.values(before), *table.values(after))) + b")")
+            yield from self._add(b"ROW(" + b",".join(table.values_of_both(before, after)) + b")")
             self._documents += documents
 
     def _single(self, before: Slices, after: Slices, hint: str) -> bytes:

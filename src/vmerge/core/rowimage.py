@@ -8,7 +8,6 @@ Source: mysql::binlog::event::Rows_event; Field_*::pack in mysql-server's sql/fi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from typing import TypeVar
 
 from vmerge.core.column_types import ColumnShape, ColumnType, column_shapes, decimal_bytes, length_bytes
@@ -103,10 +102,22 @@ class ImageCutter:
 
     def slices(self, images: bytes) -> Iterator[Slices]:
         """Yield the columns of each full row image in ``images``, in order. Raises as ``cut`` does."""
-        for _, nulls, bounds in self._walk(images):
-            yield tuple(
-                None if nulls >> at & 1 else images[begin:end] for at, (begin, end) in enumerate(pairwise(bounds))
-            )
+        measures, bitmap_bytes = self._measures, self._bitmap_bytes
+        offset = 0
+        while offset < len(images):
+            nulls = int.from_bytes(images[offset : offset + bitmap_bytes], "little")
+            offset += bitmap_bytes
+            row: list[bytes | None] = []
+            for measure in measures:
+                if nulls & 1:
+                    row.append(None)
+                else:
+                    start, offset = offset, measure(images, offset)
+                    row.append(images[start:offset])
+                nulls >>= 1
+            if offset > len(images):
+                raise CorruptEvent(f"a row image of {self._name} is cut")
+            yield tuple(row)
 
     def _walk(self, images: bytes) -> Iterator[tuple[int, int, list[int]]]:
         """Yield where each row begins, which of its columns are NULL, one bit each, and where each begins and ends."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid5
@@ -18,12 +18,14 @@ from vmerge.board import Board
 from vmerge.config import Workflow
 from vmerge.core.binlog import Surroundings
 from vmerge.core.conflict_terms import Limits
+from vmerge.core.events import SchemaChange
 from vmerge.core.findings import Findings
 from vmerge.core.log_entry import LogEntry, StoredEntry
 from vmerge.core.ownership import Claim
 from vmerge.core.plan import Plan
 from vmerge.core.position import Gtid, GtidSet
-from vmerge.core.rules import StartAt
+from vmerge.core.rules import StartAt, TableName
+from vmerge.core.schema_policy import OnDdl
 from vmerge.core.states import StreamState
 from vmerge.core.table_checks import StreamTables, check_pairs, check_quarantine
 from vmerge.errors import TargetAltered
@@ -36,12 +38,14 @@ from vmerge.mysql.lookup import SourcePlace, Witness
 from vmerge.mysql.preflight import StreamFacts, WorkflowFacts, examine, require
 from vmerge.mysql.quarantine import QuarantineTable
 from vmerge.mysql.quarantine_orders import QuarantineOrders
+from vmerge.mysql.schema_changes import MySqlLedger
 from vmerge.mysql.schemas import read_logs_cascades, read_schemas
 from vmerge.mysql.source import DumpSource, decompress, source_positions
 from vmerge.mysql.spool import SpooledRows
 from vmerge.mysql.states import MySqlStates
 from vmerge.mysql.target import MySqlTarget
 from vmerge.player import Player
+from vmerge.schema_changes import ChangeRules
 from vmerge.stopping import Clock
 
 BATCH_TRANSACTIONS = 1000
@@ -96,6 +100,9 @@ class StreamParts:
     target: MySqlTarget
     witness: Witness
     plan: Plan
+    ledger: MySqlLedger
+    changes: ChangeRules
+    concerns: Callable[[SchemaChange], bool]
 
     def interrupt_source(self) -> None:
         """Break a read that hangs, of the binlog or for evidence."""
@@ -105,10 +112,12 @@ class StreamParts:
     def kill_target_query(self) -> None:
         """Ask the target to end the running statement."""
         self.target.kill_query()
+        self.ledger.kill_query()
 
     def interrupt_target(self) -> None:
         """Shut the target's socket."""
         self.target.interrupt()
+        self.ledger.interrupt()
 
 
 class WorkflowAssembly:
@@ -192,6 +201,12 @@ class WorkflowAssembly:
             server_id,
             definitions=definitions,
         )
+        ledger = MySqlLedger(workflow.target_endpoint, workflow.target.control_database, self._tables, stream)
+        changes = ChangeRules(workflow.on_ddl, accepted_schema_changes, self._carriers)
+
+        def concerns(change: SchemaChange) -> bool:
+            return plan.concerns(change) or (workflow.on_ddl is OnDdl.EXECUTE and plan.creates(change))
+
         player = Player(
             stream,
             source,
@@ -200,12 +215,14 @@ class WorkflowAssembly:
             board,
             limits=Limits(BATCH_TRANSACTIONS, workflow.limits.conflict_timeout_seconds),
             clock=self._clock,
-            concerns=plan.concerns,
-            accepted_schema_changes=accepted_schema_changes,
+            concerns=concerns,
+            changes=changes,
+            interpreter=plan,
+            ledger=ledger,
             after_conflict=after_conflict,
             duplicates=workflow.true_duplicates.rules,
         )
-        return StreamParts(player, source, target, witness, plan)
+        return StreamParts(player, source, target, witness, plan, ledger, changes, concerns)
 
     def quarantine_orders(self) -> QuarantineOrders:
         """Return what operators do about rows in quarantine. Any thread may call."""
@@ -220,6 +237,9 @@ class WorkflowAssembly:
             server_id=lambda stream: _server_id(replica_identity(workflow, stream)),
             now=self._clock.wall,
         )
+
+    def _carriers(self, table: TableName) -> frozenset[str]:
+        return frozenset(name for name in self._workflow.streams if self._workflow.rules(name).may_fill(table))
 
     def _plan(self, stream: str) -> tuple[Plan, Definitions]:
         """Return what to do with the stream's tables, and the definitions of the target's that this rests on.

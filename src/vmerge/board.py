@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from vmerge.core.appliers import Choice
+from vmerge.core.barrier import Arrival
 from vmerge.core.blocked import Blocked, Ended
 from vmerge.core.conflict_terms import Siblings
 from vmerge.core.joint import Offer, Part
@@ -44,6 +45,10 @@ class Counters:
     """Rows that came back from quarantine."""
     lock_conflicts: int = 0
     restarts: int = 0
+    schema_changes_executed: int = 0
+    schema_changes_ignored: int = 0
+    barrier_seconds: float = 0.0
+    """Ended waits at schema changes only; see ``BarrierWait`` for the one under way."""
     blocked_seconds: float = 0.0
     """Ended waits only; see ``Blocked`` for the one under way."""
 
@@ -55,6 +60,18 @@ class LockWait:
     since: float
     """Monotonic."""
     attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierWait:
+    """A stream waits at a schema change."""
+
+    since: float
+    """Monotonic."""
+    gtid: str
+    statement: str
+    awaited: tuple[str, ...]
+    """The streams that have not come to it; none while it is run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +89,7 @@ class StreamProgress:
     """The source had nothing more when it last said so, and all of it is applied."""
     blocked: Blocked | None = None
     locked: LockWait | None = None
+    barrier: BarrierWait | None = None
     surrendered: Ended | None = None
     """The wait that stopped the stream, until it is started again."""
     batch_limit: int = 0
@@ -121,6 +139,9 @@ class Board:
         self._streams = {name: StreamProgress(name) for name in names}
         self._versions = dict.fromkeys(self._streams, 0)
         self._offers: dict[str, Offered] = {}
+        self._arrivals: dict[str, Arrival] = {}
+        self._crossed: set[str] = set()
+        """Streams whose arrivals are done with."""
         self._news = 0
         """Grows with every commit and every change of an offer."""
         self.journal = Journal()
@@ -167,6 +188,42 @@ class Board:
     def _tell(self) -> None:
         self._news += 1
         self._changed.notify_all()
+
+    # Schema changes
+
+    def arrive(self, arrival: Arrival) -> None:
+        """Say that a stream waits at a schema change."""
+        with self._changed:
+            self._arrivals[arrival.stream] = arrival
+            self._tell()
+
+    def arrival(self, name: str) -> Arrival | None:
+        """Return where a stream waits."""
+        with self._changed:
+            return self._arrivals.get(name)
+
+    def arrivals(self) -> dict[str, Arrival]:
+        """Return all that wait and were not told to look at their checkpoints, by their streams."""
+        with self._changed:
+            return {name: one for name, one in self._arrivals.items() if name not in self._crossed}
+
+    def cross(self, names: Iterable[str]) -> None:
+        """Say that the change at which these streams wait was tried: their checkpoints know what came of it."""
+        with self._changed:
+            self._crossed.update(names)
+            self._tell()
+
+    def has_crossed(self, name: str) -> bool:
+        """Whether that was said of a stream's arrival."""
+        with self._changed:
+            return name in self._crossed
+
+    def depart(self, name: str) -> None:
+        """Say that a stream waits no more."""
+        with self._changed:
+            self._crossed.discard(name)
+            if self._arrivals.pop(name, None) is not None:
+                self._tell()
 
     # Joint commits
 

@@ -18,6 +18,7 @@ classed once, in ``mysql/faults.py``) or message texts. Used by every zone.
     │   ├── PositionPurged          the source no longer has what the stream needs
     │   ├── UnsupportedEvent        an event that cannot be carried exactly
     │   ├── SchemaChanged           a schema change of a merged table; an operator says how to go on
+    │   ├── Replanned               transient: a schema change was passed; the stream reads the schemas anew
     │   ├── CorruptEvent            an event whose checksum or shape is wrong
     │   └── SourceRejected          the source refused, for a reason that waiting does not change
     ├── TargetError              8
@@ -30,6 +31,7 @@ classed once, in ``mysql/faults.py``) or message texts. Used by every zone.
     │   │   └── ForeignKeyConflict  conflict: a parent that a sibling may bring, or children it may delete
     │   ├── RowMissing              a row to update or delete is not there
     │   ├── Fenced                  another daemon took this stream over
+    │   ├── SchemaUnclear           a schema change may have been run or not, which cannot be told
     │   ├── TargetAltered           transient: a table was altered under way; the stream proves it anew
     │   ├── SchemaMismatch          a table of the target cannot carry the source's rows exactly
     │   └── TargetRejected          the target refused, for a reason that waiting does not change
@@ -155,6 +157,13 @@ class SchemaChanged(SourceError):
     """The stream reached a schema change of a merged table. Everything before it is on the target."""
 
 
+class Replanned(SourceError):
+    """A schema change was passed. The stream starts anew at once, as planned, and reads checkpoint and schemas."""
+
+    verdict = Verdict.TRANSIENT
+    default_hint = "Nothing: the stream starts anew by itself."
+
+
 class CorruptEvent(SourceError):
     """An event's checksum, length or content is wrong; nothing of its transaction was applied."""
 
@@ -240,6 +249,10 @@ class Fenced(TargetError):
     """Another daemon took this stream over; this one wrote nothing since."""
 
     default_hint = "Run each workflow in one daemon only; starting the stream here again takes it back."
+
+
+class SchemaUnclear(TargetError):
+    """A schema change was begun by an earlier run, and the table is neither as before it nor as it is after it."""
 
 
 class TargetAltered(TargetError):

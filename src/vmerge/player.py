@@ -35,7 +35,7 @@ from vmerge.pauses import retry_pause
 from vmerge.quarantining import Quarantining
 from vmerge.reporting import Reporter
 from vmerge.runs import Flight, Runs
-from vmerge.schema_changes import SchemaChanges
+from vmerge.schema_changes import STOP_AT_CHANGES, ChangeRules, Interpreter, Ledger, SchemaChanges
 from vmerge.stopping import Clock, StopToken
 
 
@@ -59,7 +59,9 @@ class Player:
         limits: Limits,
         clock: Clock,
         concerns: Callable[[SchemaChange], bool],
-        accepted_schema_changes: frozenset[Gtid] = frozenset(),
+        interpreter: Interpreter,
+        ledger: Ledger,
+        changes: ChangeRules = STOP_AT_CHANGES,
         pause: Callable[[int], float] = retry_pause,
         after_conflict: bool = False,
         reach: Reach = USUAL_REACH,
@@ -73,8 +75,10 @@ class Player:
         self._in_flight: Flight | None = None
         self._is_woken = False
         self._checkpoint = Checkpoint(target, clock)
-        self._schema_changes = SchemaChanges(name, accepted_schema_changes)
         self._reporter = Reporter(name, board, clock)
+        self._schema_changes = SchemaChanges(
+            name, changes, interpreter, ledger, target.membership, board, clock, self._reporter
+        )
         self._runs = Runs(self._backlog, reach, target)
         self._inquiry = Inquiry(name, target, witness, board)
         self._member = JointMember(name, target, board, clock, limits.jump_after_seconds)
@@ -125,6 +129,7 @@ class Player:
     def open(self) -> None:
         """Take the stream over on the target and open the source behind its position."""
         self._leave_joints()
+        self._schema_changes.begin()
         self._reporter.connecting()
         self._checkpoint.opened(self._target.open())
         self._backlog.open(self.position)
@@ -136,6 +141,7 @@ class Player:
         self._backlog.close()
         self._target.close()
         self._leave_joints()
+        self._schema_changes.leave()
         self._runs.end_long()
         self._reporter.closed()
 
@@ -164,8 +170,7 @@ class Player:
             return None
         head = self._backlog.items[0]
         if isinstance(head, SchemaChange):
-            self._pass_schema_change(head)
-            return None
+            return self._meet(head)
         match self._contention.state:
             case Jumping() as jumping:
                 return self._jump(jumping)
@@ -182,14 +187,18 @@ class Player:
         if self._backlog.items:
             self._reporter.received()
 
-    def _pass_schema_change(self, change: SchemaChange) -> None:
-        if not self._schema_changes.may_pass(change):
-            if self._checkpoint.is_unsaved:
-                self._checkpoint.save()
-            raise self._schema_changes.refusal(change)
+    def _meet(self, change: SchemaChange) -> Pause | None:
+        if self._checkpoint.is_unsaved:
+            self._checkpoint.save()  # whatever becomes of the change, what precedes it is stored
+        pause = self._schema_changes.meet(change, self.position)
+        if pause is not None:
+            self._checkpoint.save_if_due()
+            return pause
         self._backlog.drop(1)
         self._pass([change.gtid], change.committed_at_microseconds, count=1)
         self._checkpoint.save()  # at once: nobody shall have to accept it twice
+        self._schema_changes.passed(change)
+        return None
 
     def _pass(self, gtids: Sequence[Gtid], committed_at_microseconds: int, *, count: int) -> None:
         """Move past what has no rows for the target. A stream may see nothing else for days, and never be idle."""

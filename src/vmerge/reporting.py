@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from vmerge.board import Board, Counters, LockWait
+from vmerge.board import BarrierWait, Board, Counters, LockWait
 from vmerge.core import conflict_terms as terms
+from vmerge.core.barrier import Arrival
 from vmerge.core.blocked import Blocked, Ended, Outcome, Remedy, Tried
 from vmerge.core.evidence import Testimony
 from vmerge.core.position import GtidSet
@@ -79,6 +80,33 @@ class Reporter:
         """The player ends, for whatever reason."""
         self._interrupt()
         self._unlock()
+        barrier = self._board.progress(self._name).barrier
+        if barrier is not None:
+            seconds = self._counters.barrier_seconds + self._clock.monotonic() - barrier.since
+            self._update(barrier=None, counters=replace(self._counters, barrier_seconds=seconds))
+
+    def at_barrier(self, arrival: Arrival, awaited: tuple[str, ...]) -> None:
+        """The stream waits at a schema change, for these streams."""
+        before = self._board.progress(self._name).barrier
+        if before is None:
+            since = self._clock.monotonic()
+            self._log(f"waits at a schema change for {', '.join(awaited) or 'its turn'}, transaction {arrival.gtid}")
+        else:
+            since = before.since
+        barrier = BarrierWait(since, str(arrival.gtid), arrival.statement.text, awaited)
+        self._update(phase=Phase.AT_BARRIER, barrier=barrier)
+
+    def executed_change(self) -> None:
+        """A schema change that this stream waited at has been run."""
+        counters = self._counters
+        counters = replace(counters, schema_changes_executed=counters.schema_changes_executed + 1)
+        self._update(counters=counters)
+
+    def ignored_change(self) -> None:
+        """A schema change was passed, as the workflow says."""
+        counters = self._counters
+        counters = replace(counters, schema_changes_ignored=counters.schema_changes_ignored + 1)
+        self._update(counters=counters)
 
     def at_head(self) -> None:
         """The source has nothing more, and all of it is applied."""

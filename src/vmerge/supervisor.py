@@ -36,7 +36,7 @@ from vmerge.core.log_entry import StoredEntry
 from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid
 from vmerge.core.states import Phase, StreamState
-from vmerge.errors import DaemonError, Fenced, StopTimeout, TargetError, Verdict, VmergeError
+from vmerge.errors import DaemonError, Fenced, Replanned, StopTimeout, TargetError, Verdict, VmergeError
 from vmerge.hosting import Assembly, Hosted, Restarts, StreamParts
 from vmerge.pauses import restart_pause
 from vmerge.stopping import Clock, StopToken
@@ -310,6 +310,9 @@ class Supervisor:
                 self._fail(hosted, failure)
                 break
             restarts.learn(hosted.parts.player if hosted.parts is not None else None)
+            if isinstance(failure, Replanned):
+                logger.info("%s; reading the schemas anew", failure.message, extra={"stream": hosted.name})
+                continue
             self._back_off(hosted, failure, restarts)
         self.board.update(hosted.name, phase=Phase.IDLE, blocked=None, is_at_head=False)
 

@@ -25,7 +25,7 @@ from vmerge.core.events import Heartbeat, SourceItem, Transaction
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import StreamRules
 from vmerge.core.states import Phase, StreamState
-from vmerge.errors import ConflictUnresolved, VmergeError
+from vmerge.errors import ConflictUnresolved, Replanned, VmergeError
 from vmerge.lab.comparison import Difference, Shard, compare
 from vmerge.lab.servers import Server
 from vmerge.mysql.quarantine_orders import QuarantineOrders
@@ -142,7 +142,10 @@ class Stage:
                 self.board,
                 limits=Limits(100, timeout, ask_after_seconds=ASK_AFTER_SECONDS),
                 clock=SystemClock(),
-                concerns=parts.plan.concerns,
+                concerns=parts.concerns,
+                interpreter=parts.plan,
+                ledger=parts.ledger,
+                changes=parts.changes,
                 reach=Reach(transactions=story.get("reach", USUAL_REACH.transactions)),
                 duplicates=DuplicateRules(policy),
             )
@@ -171,9 +174,10 @@ class Stage:
 
     def drive(self, name: str, goal: str) -> None:
         """Step one player until it has done what the schedule says."""
-        player, before = self.players[name], self.transactions(name)
+        before = self.transactions(name)
         for _ in range(STEPS):
-            waits = player.step() is not None
+            waits = self._step_or_replan(name) is not None
+            player = self.players[name]
             done = {"applies": player.is_in_flight, "commits": self.transactions(name) > before, "waits": waits}
             if done[goal]:
                 return
@@ -247,11 +251,19 @@ class Stage:
 
     def _step(self, name: str) -> Await | Parked | None:
         try:
-            return self.players[name].step()
+            return self._step_or_replan(name)
         except VmergeError as error:
             self.failures.append(error)
             self.players.pop(name).close()
             self.board.update(name, state=StreamState.ERROR, phase=Phase.IDLE)
+            return None
+
+    def _step_or_replan(self, name: str) -> Await | Parked | None:
+        """Step a player; one that has passed a schema change is made anew, as the supervisor does."""
+        try:
+            return self.players[name].step()
+        except Replanned:
+            self.play(name, "restarts")
             return None
 
     def run(self, story: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.sim.database import SimDatabase
 from tests.sim.ends import Fault, SimClock, SimRules, SimSource, SimTarget
+from tests.sim.ledger import PlainInterpreter, SimLedger
 from tests.sim.rows import Change, Table, delete, insert, update
 from tests.sim.world import gtid_of, transaction_of
 
@@ -21,6 +22,7 @@ from vmerge.core.fold import Fold, MemoryChanges
 from vmerge.core.joint import Offer
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.quarantine import RowName
+from vmerge.core.schema_policy import OnDdl
 from vmerge.core.states import Phase, StreamState
 from vmerge.core.verdict import Unproven
 from vmerge.errors import (
@@ -38,6 +40,7 @@ from vmerge.errors import (
 )
 from vmerge.patience import Parked
 from vmerge.player import Player
+from vmerge.schema_changes import ChangeRules
 
 TABLES = {"u": Table("u", unique=((1,),))}
 
@@ -107,6 +110,8 @@ class Lone:
         self.source = BreakingSource(items, chunk)
         self.target = RefusingTarget(self.database, "A")
         self.witness = SilentWitness()
+        self.ledger = SimLedger(self.database)
+        self.on_ddl = OnDdl.STOP
         self.limits = Limits(batch, timeout_seconds=10.0)
         self.accepted = accepted
         self.player = self._player()
@@ -122,7 +127,9 @@ class Lone:
             limits=self.limits,
             clock=self.clock,
             concerns=lambda change: "ALTER" in change.statement,
-            accepted_schema_changes=self.accepted,
+            interpreter=PlainInterpreter(),
+            ledger=self.ledger,
+            changes=ChangeRules(self.on_ddl, self.accepted),
             pause=lambda attempt: 0.5,
             reach=self.reach,
         )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tests.sim.database import SimDatabase
 from tests.sim.ends import SimClock, SimSource, SimTarget
+from tests.sim.ledger import PlainInterpreter, SimLedger
 from tests.sim.rows import Table, insert
 from tests.sim.world import gtid_of, transaction_of
 
@@ -92,6 +93,8 @@ class Blocked:
             limits=Limits(1, timeout_seconds=1e9),
             clock=self.clock,
             concerns=lambda change: True,
+            interpreter=PlainInterpreter(),
+            ledger=SimLedger(SimDatabase({}, {})),
             pause=lambda attempt: 0.5,
         )
         self.player.open()

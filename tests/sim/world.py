@@ -14,6 +14,7 @@ from typing import Any
 from tests.sim.database import SimDatabase, Snapshot
 from tests.sim.ends import Fault, SimClock, SimSource, SimTarget
 from tests.sim.history import History, Vector, Work
+from tests.sim.ledger import PlainInterpreter, SimLedger
 from tests.sim.rows import Row, RowKey, decode, encode
 from tests.sim.witness import SimWitness
 
@@ -131,6 +132,8 @@ class World:
             limits=limits,
             clock=self.clock,
             concerns=lambda change: True,
+            interpreter=PlainInterpreter(),
+            ledger=SimLedger(self.database),
             pause=settings.pause,
             after_conflict=after_conflict,
             reach=Reach(transactions=settings.reach),

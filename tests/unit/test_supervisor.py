@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
+from tests.sim.database import SimDatabase
+from tests.sim.ledger import PlainInterpreter, SimLedger
 
 from vmerge.board import Board
 from vmerge.core import evidence
@@ -249,6 +251,8 @@ class FakeAssembly:
             limits=Limits(1, 1.0),
             clock=SystemClock(),
             concerns=lambda change: False,
+            interpreter=PlainInterpreter(),
+            ledger=SimLedger(SimDatabase({}, {})),
         )
         parts = FakeParts(player, source, target, self.calls)
         self.built.put(parts)

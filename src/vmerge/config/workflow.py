@@ -28,6 +28,7 @@ from vmerge.config.section import Section
 from vmerge.core.appliers import ApplierSetting
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import Start, StartAt, StreamRules
+from vmerge.core.schema_policy import OnDdl
 from vmerge.mysql.connect import Endpoint, Tls, TlsMode
 
 SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
@@ -250,6 +251,9 @@ class Limits(Section):
     )
 
 
+DdlPolicy = Annotated[OnDdl, Field(strict=False)]
+
+
 class Workflow(Section):
     """One workflow file."""
 
@@ -276,6 +280,12 @@ class Workflow(Section):
         "DELETE; `auto` chooses by table: events where the account may use BINLOG and the columns are equal, else "
         "statements where the target's columns keep every value. Default auto: `vmerge check` and `vmerge show` tell "
         "the choice.",
+    )
+    on_ddl: DdlPolicy = Field(
+        default=OnDdl.STOP,
+        description="What becomes of a schema change of a merged table: stop, ignore (pass it; rows that do not fit "
+        "stop the stream) or execute (run it once, when all streams that fill the table have come to it). Default "
+        "stop: the target's tables are the operator's, and nothing is changed in them that nobody asked for.",
     )
     true_duplicates: TrueDuplicates = Field(
         default=TrueDuplicates(), description="What becomes of rows that are proven true duplicates, by table."

@@ -206,7 +206,7 @@ class BinlogDecoder:
         self._store = self._created = None
         self._is_plain = True
         if created is not None and not self._byte_count:
-            return SchemaChange(gtid, self._committed_at, created.database, created.text)
+            return SchemaChange(gtid, self._committed_at, created.database, created.text, created.session)
         if store is None:
             return Transaction(gtid, self._committed_at, self._rows, self._byte_count)
         store.extend(self._rows)
@@ -278,7 +278,7 @@ class BinlogDecoder:
         if query.drops_nothing:
             return self._commit(event)
         self._gtid = None
-        return SchemaChange(gtid, self._committed_at, query.database, query.text)
+        return SchemaChange(gtid, self._committed_at, query.database, query.text, query.session)
 
     # XA: see the position rule at the top.
 

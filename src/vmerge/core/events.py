@@ -115,6 +115,8 @@ class SchemaChange:
     committed_at_microseconds: int
     database: str
     statement: str
+    session: tuple[tuple[str, int | str], ...] = ()
+    """Session variables that the statement ran under, as far as the event tells, by their names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,18 @@ rows get into their table is known to ``core/carriage.py``. Used by the player, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from vmerge.core.appliers import ANY_APPLIER, ApplierKind, ApplierPolicy, Choice
 from vmerge.core.carriage import TablePlan, carry, choose, require_kept
 from vmerge.core.events import SchemaChange, TableMap
+from vmerge.core.online_change import Role, ToolTable, tool_table
 from vmerge.core.projection import Carried
-from vmerge.core.rules import StreamRules, TableName, TablePattern
+from vmerge.core.rules import StreamRules, TableName, TablePattern, TableRule
 from vmerge.core.schema import TableSchema
-from vmerge.core.schema_change import Change, read_change
+from vmerge.core.schema_change import Change, first_word, made_table, read_change
+from vmerge.core.schema_policy import Alteration, Exchange, Note, Reading, ShadowStatement
+from vmerge.core.target_statement import Refused, TargetStatement, altered_instead, target_statement
 from vmerge.errors import UnsupportedEvent
 
 
@@ -36,6 +39,7 @@ class Plan:
         self._policy = policy
         self._appliers: dict[TableMap, ApplierKind] = {}
         self._targets: Mapping[TableName, TableSchema] = {(schema.database, schema.table): schema for schema in targets}
+        self._real_tables = self._find_real_tables()
         self.tables: Mapping[TableName, TablePlan] = self._make_tables(sources)
         self._patterns = tuple(TablePattern(pattern.text.lower()) for pattern in rules.patterns)
         keys = [(name, key) for name, schema in self._targets.items() for key in schema.foreign_keys]
@@ -54,12 +58,20 @@ class Plan:
         for schema in sources:
             name = (schema.database, schema.table)
             target_name = self._rules.target_name(*name)
-            if target_name is not None:
+            if target_name is not None and self.tool_table(*name) is None:
                 tables[name] = self._table_plan(name, target_name, schema)
         return tables
 
     def _table_plan(self, name: TableName, target_name: TableName, source: TableSchema | None) -> TablePlan:
         return TablePlan(name, target_name, source, self._targets.get(target_name), self._rules.rule(target_name))
+
+    def _find_real_tables(self) -> dict[str, frozenset[str]]:
+        """Return, in lower case, which tables of each source database go to tables that the target has."""
+        found: dict[str, set[str]] = {}
+        for target in self._targets:
+            for database, table in self._rules.source_names(target):
+                found.setdefault(database.lower(), set()).add(table.lower())
+        return {database: frozenset(tables) for database, tables in found.items()}
 
     def table(self, database: str, table: str) -> TablePlan | None:
         """Return the plan of one source table; None when the stream does not carry it."""
@@ -68,7 +80,7 @@ class Plan:
         if planned is not None:
             return planned
         target_name = self._rules.target_name(database, table)
-        if target_name is None:
+        if target_name is None or self.tool_table(database, table) is not None:
             return None
         return self._table_plan(name, target_name, None)
 
@@ -170,16 +182,88 @@ class Plan:
     def concerns(self, change: SchemaChange) -> bool:
         """Whether a statement may change a table that the stream carries: in doubt yes.
 
-        Names are compared without regard to case, as some servers do.
+        So may one about an online schema change tool's shadow table, in the end. Names are compared without regard to
+        case, as some servers do.
         """
         read = read_change(change.statement, change.database)
         if read is None:
             return self._may_mention(change)
+        if self._shadow_of(change, read) is not None:
+            return True
         if read.is_drop and not self._may_have_any(read):
             return False
         return any(self._may_carry(*name) for name in read.tables) or any(
             self._targets_of(database) for database in read.databases
         )
+
+    def read(self, change: SchemaChange) -> Reading:
+        """Return what a statement that concerns the stream is to it."""
+        read = read_change(change.statement, change.database)
+        if read is None:
+            return Alteration(takes_rows=True)
+        shadow = self._shadow_of(change, read)
+        if shadow is not None:
+            is_alter = first_word(change.statement) == "ALTER"
+            return ShadowStatement(shadow, Note.ADDS if is_alter else Note.BEGINS)
+        return self._exchange(read) or Alteration(read.takes_rows)
+
+    def creates(self, change: SchemaChange) -> bool:
+        """Whether a statement makes a table that the stream carries and the target lacks."""
+        made = made_table(change.statement, change.database)
+        target = None if made is None else self._rules.target_name(*made)
+        return made is not None and target is not None and target not in self._targets and not self.tool_table(*made)
+
+    def translate(self, change: SchemaChange, reading: Reading, collected: Sequence[str]) -> TargetStatement:
+        """Return the statement that does on the target what a change did at the source.
+
+        ``collected`` has what was done to a tool's shadow table, if the change is its exchange. Raises ``Refused``.
+        """
+        zone = dict(change.session).get("time_zone")
+        if zone is not None and not _is_offset(str(zone)):
+            raise Refused(f"it depends on the time zone {zone} of the source's session")
+        if isinstance(reading, Alteration) and reading.takes_rows:
+            raise Refused("rows go away with it, or it cannot be read")
+        if isinstance(reading, Exchange):
+            statement = altered_instead(collected, reading.shadow, reading.real, self._rename)
+        else:
+            statement = target_statement(change.statement, change.database, self._rename)
+        rule = self._rules.rule(statement.table)
+        if rule is not None and rule != TableRule(source_table=rule.source_table):
+            raise Refused(f"the workflow has rules for rows of {'.'.join(statement.table)}, which it does not fit")
+        return statement
+
+    def _rename(self, name: TableName) -> TableName | None:
+        return self._rules.target_name(*name)
+
+    def _shadow_of(self, change: SchemaChange, read: Change) -> TableName | None:
+        """Return the shadow table that a statement makes, alters or drops, and nothing else."""
+        made = made_table(change.statement, change.database)
+        tables = read.tables if made is None else (made,)
+        if len(tables) != 1:
+            return None
+        tool = self.tool_table(*tables[0])
+        return tables[0] if tool is not None and tool.role is Role.SHADOW else None
+
+    def _exchange(self, read: Change) -> Exchange | None:
+        """Read ``RENAME TABLE real TO old, shadow TO real``."""
+        if not read.takes_rows or len(read.tables) != 4:
+            return None
+        real, old, shadow, place = read.tables
+        tool, old_tool = self.tool_table(*shadow), self.tool_table(*old)
+        if tool is None or tool.role is not Role.SHADOW or old_tool is None or old_tool.role is not Role.OLD:
+            return None
+        if _folded(place) != _folded(real) or tool.real != real[1].lower() or old_tool.real != tool.real:
+            return None
+        return Exchange(tool, shadow, real)
+
+    def tool_table(self, database: str, table: str) -> ToolTable | None:
+        """Return what a source's table is to an online schema change tool; None when it is an ordinary one.
+
+        A name is believed only beside a real table that the stream carries, and not if the target has that name, too.
+        """
+        if self._rules.target_name(database, table) in self._targets:
+            return None
+        return tool_table(table, self._real_tables.get(database.lower(), frozenset()))
 
     def _may_have_any(self, drop: Change) -> bool:
         """Whether the target may have rows of what is dropped: none went into a table that it lacked at the start."""
@@ -200,7 +284,7 @@ class Plan:
         targets = self._targets_of(database)
         if not _is_plain(table):
             return bool(targets)
-        if self._rules.excludes(database, table):
+        if self.tool_table(database, table) is not None or self._rules.excludes(database, table):
             return False
         names = [(target, name) for target in targets for name in self._rules.names_on_target(target, table)]
         return any(pattern.matches(name) for name in names for pattern in self._patterns)
@@ -234,6 +318,10 @@ def _circles(relations: list[tuple[TableName, TableName]]) -> set[TableName]:
 
 def _folded(name: TableName) -> TableName:
     return name[0].lower(), name[1].lower()
+
+
+def _is_offset(zone: str) -> bool:
+    return zone[:1] in ("+", "-")
 
 
 def _is_plain(name: str) -> bool:

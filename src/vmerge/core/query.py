@@ -18,7 +18,11 @@ FIXED_PART = Struct("<8xBxxH")
 
 FIXED_BYTES = 13
 
+_FLAGS = 0
+_SQL_MODE = 1
 _CHARSET = 4
+_TIME_ZONE = 5
+_EXPLICIT_DEFAULTS = 16
 _UPDATED_DATABASES = 12
 _DDL_XID = 17
 _STATUS_WIDTHS = {
@@ -44,6 +48,9 @@ _STATUS_TEXTS = {2: 1, 5: 1, 6: 1, 11: 2}
 _TERMINATED = 2
 """The old catalog has a zero at its end."""
 _TOO_MANY_DATABASES = 254
+
+_NO_FOREIGN_KEY_CHECKS = 1 << 26
+"""OPTION_NO_FOREIGN_KEY_CHECKS among the flags."""
 
 _THREAD_SPECIFIC_FLAG = 0x04
 """LOG_EVENT_THREAD_SPECIFIC_F, in an event's header."""
@@ -96,6 +103,8 @@ class Query(NamedTuple):
     statement: bytes
     collation_id: int | None
     """Of the client's character set; None when the event does not say."""
+    session: tuple[tuple[str, int | str], ...] = ()
+    """Session variables that the statement ran under, as far as the event tells, by their names."""
     drops_nothing: bool = False
     """Whether this is a DROP … IF EXISTS that found nothing to drop, as far as engines with transactions go."""
 
@@ -140,7 +149,23 @@ def read_query(event: bytes, end: int | None) -> Query:
     charset = status.get(_CHARSET)
     collation_id = None if charset is None else int.from_bytes(charset[:2], "little")
     is_idle = is_whole and _DDL_XID not in status and _may_drop_nothing(event, statement)
-    return Query(database, statement, collation_id, is_idle)
+    return Query(database, statement, collation_id, _session(status), is_idle)
+
+
+def _session(status: dict[int, bytes]) -> tuple[tuple[str, int | str], ...]:
+    """Return what of the status variables a schema change may depend on."""
+    found: list[tuple[str, int | str]] = []
+    if _FLAGS in status:
+        found.append(("foreign_key_checks", int(not int.from_bytes(status[_FLAGS], "little") & _NO_FOREIGN_KEY_CHECKS)))
+    if _SQL_MODE in status:
+        found.append(("sql_mode", int.from_bytes(status[_SQL_MODE], "little")))
+    if _CHARSET in status:
+        found.append(("collation_connection", int.from_bytes(status[_CHARSET][2:4], "little")))
+    if _TIME_ZONE in status:
+        found.append(("time_zone", status[_TIME_ZONE][1:].decode("utf-8", "backslashreplace")))
+    if _EXPLICIT_DEFAULTS in status:
+        found.append(("explicit_defaults_for_timestamp", status[_EXPLICIT_DEFAULTS][0]))
+    return tuple(found)
 
 
 def _may_drop_nothing(event: bytes, statement: bytes) -> bool:

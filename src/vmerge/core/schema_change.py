@@ -65,36 +65,44 @@ class Change:
     databases: tuple[str, ...] = ()
     is_drop: bool = False
     """Whether they are gone afterwards."""
+    takes_rows: bool = False
+    """Whether rows go away, or into another table: TRUNCATE, DROP, RENAME and their like for partitions."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Token:
+class Token:
+    """A word, name, text or sign of a statement; comments and blanks are none."""
+
     text: str
     is_name: bool
     """Whether it can be an identifier."""
     is_word: bool = False
     """Whether it stands without quotes, so that it may be a keyword."""
+    start: int = 0
+    end: int = 0
+    """Where it stands in the statement."""
 
     @property
     def keyword(self) -> str:
+        """The word in upper case, or the sign; empty for a name in quotes."""
         return self.text.upper() if self.is_word or not self.is_name else ""
 
 
-_LAST = _Token("", is_name=False)
+_LAST = Token("", is_name=False)
 
 
 @dataclass(slots=True)
 class _Reader:
     """Walks the tokens of one statement."""
 
-    tokens: list[_Token]
+    tokens: list[Token]
     database: str
     place: int = field(default=0)
 
-    def peek(self) -> _Token:
+    def peek(self) -> Token:
         return self.tokens[self.place] if self.place < len(self.tokens) else _LAST
 
-    def next(self) -> _Token:
+    def next(self) -> Token:
         token = self.peek()
         self.place += 1
         return token
@@ -135,7 +143,7 @@ def read_change(statement: str, database: str) -> Change | None:
 
     With ANSI_QUOTES in its sql_mode a session may write names in double quotes, so those count as names.
     """
-    reader = _Reader(_tokenize(statement), database)
+    reader = _Reader(tokenize(statement), database)
     first = reader.next().keyword
     if first in _NO_ROWS:
         return Change()
@@ -148,18 +156,36 @@ def read_change(statement: str, database: str) -> Change | None:
         return None
 
 
-def _tokenize(statement: str) -> list[_Token]:
+def first_word(statement: str) -> str:
+    """Return the first word of a statement in upper case, comments aside."""
+    return _Reader(tokenize(statement), "").peek().keyword
+
+
+def made_table(statement: str, database: str) -> TableName | None:
+    """Return the table that a CREATE TABLE makes; None for any other statement."""
+    reader = _Reader(tokenize(statement), database)
+    if not reader.accept("CREATE", "TABLE"):
+        return None
+    reader.accept("IF", "NOT", "EXISTS")
+    try:
+        return reader.table()
+    except _Unreadable:
+        return None
+
+
+def tokenize(statement: str) -> list[Token]:
+    """Cut a statement into its words, names, texts and signs."""
     tokens = []
     for match in _TOKEN.finditer(statement):
-        kind = match.lastgroup
+        kind, (start, end) = match.lastgroup, match.span()
         if kind == "quoted":
-            tokens.append(_Token(match["quoted"].replace("``", "`"), is_name=True))
+            tokens.append(Token(match["quoted"].replace("``", "`"), is_name=True, start=start, end=end))
         elif kind == "doubly":
-            tokens.append(_Token(match["doubly"].replace('""', '"'), is_name=True))
+            tokens.append(Token(match["doubly"].replace('""', '"'), is_name=True, start=start, end=end))
         elif kind == "word":
-            tokens.append(_Token(match["word"], is_name=True, is_word=True))
+            tokens.append(Token(match["word"], is_name=True, is_word=True, start=start, end=end))
         elif kind != "skip":
-            tokens.append(_Token(match[0], is_name=False))
+            tokens.append(Token(match[0], is_name=False, start=start, end=end))
     return tokens
 
 
@@ -167,13 +193,13 @@ def _truncate(reader: _Reader) -> Change:
     reader.accept("TABLE")
     table = reader.table()
     reader.end()
-    return Change((table,))
+    return Change((table,), takes_rows=True)
 
 
 def _drop(reader: _Reader) -> Change:
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         reader.accept("IF", "EXISTS")
-        return Change(databases=(reader.identifier(),), is_drop=True)
+        return Change(databases=(reader.identifier(),), is_drop=True, takes_rows=True)
     if reader.accept("INDEX"):
         reader.identifier()
         reader.expect("ON")
@@ -184,7 +210,7 @@ def _drop(reader: _Reader) -> Change:
     tables = _table_list(reader)
     if not (reader.accept("RESTRICT") or reader.accept("CASCADE")):
         reader.end()
-    return Change(tables, is_drop=True)
+    return Change(tables, is_drop=True, takes_rows=True)
 
 
 def _table_list(reader: _Reader) -> tuple[TableName, ...]:
@@ -207,7 +233,7 @@ def _rename(reader: _Reader) -> Change:
         if not reader.accept(","):
             break
     reader.end()
-    return Change(tuple(tables))
+    return Change(tuple(tables), takes_rows=True)
 
 
 def _create(reader: _Reader) -> Change:
@@ -231,12 +257,22 @@ def _alter(reader: _Reader) -> Change:
         reader.accept(word)
     if not reader.accept("TABLE"):
         return Change()  # databases' defaults, views, routines, users …
-    return Change((reader.table(), *_other_tables(reader)))
+    table = reader.table()
+    others, takes_rows = _rest_of_alter(reader)
+    return Change((table, *others), takes_rows=takes_rows)
 
 
-def _other_tables(reader: _Reader) -> list[TableName]:
-    """Find the names behind RENAME and EXCHANGE PARTITION. RENAME is reserved: unquoted it is that word."""
+_ROW_TAKERS = ("DROP", "PARTITION"), ("TRUNCATE", "PARTITION"), ("DISCARD",), ("IMPORT",)
+
+
+def _rest_of_alter(reader: _Reader) -> tuple[list[TableName], bool]:
+    """Find the names behind RENAME and EXCHANGE PARTITION, and whether rows go.
+
+    RENAME is reserved: unquoted it is that word. A column may be called IMPORT; taking that for more stops a stream
+    that could have gone on, no more.
+    """
     tables = []
+    takes_rows = False
     while reader.peek() is not _LAST:
         if reader.accept("RENAME"):
             if any(reader.accept(word) for word in ("COLUMN", "INDEX", "KEY")):
@@ -247,9 +283,11 @@ def _other_tables(reader: _Reader) -> list[TableName]:
             reader.identifier()
             reader.expect("WITH", "TABLE")
             tables.append(reader.table())
+        elif any(reader.accept(*words) for words in _ROW_TAKERS):
+            takes_rows = True
         else:
             reader.next()
-    return tables
+    return tables, takes_rows or bool(tables)
 
 
 def _switch_keys_or_alter(reader: _Reader) -> Change:

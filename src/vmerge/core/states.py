@@ -25,6 +25,7 @@ class Phase(Enum):
     STREAMING = "streaming"
     APPLYING = "applying"
     WAITING = "waiting on a sibling"
+    AT_BARRIER = "waiting at a schema change"
     LOCKED_OUT = "waiting for a lock"
     BACKING_OFF = "backing off"
     STOPPING = "stopping"

@@ -15,6 +15,7 @@ from typing import Any
 from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
+from vmerge.core.barrier import Arrival
 from vmerge.core.joint import Part
 from vmerge.core.log_entry import LogEntry, StoredEntry
 from vmerge.core.ownership import Claim, place_of
@@ -133,14 +134,29 @@ class ControlTables:
         Raises:
             JointRefused: the member has moved, or started anew; the caller rolls back.
         """
-        values = str(part.position), part.stretch.committed_at_microseconds or None
+        move = part.offer.position, part.position
+        self._move(connection, part.stream, epoch, move, part.stretch.committed_at_microseconds)
+
+    def write_barrier_checkpoint(self, connection: Connection[Any], arrival: Arrival, epoch: int) -> None:
+        """Write, in the open transaction, that a stream is behind the schema change at which it waits.
+
+        Raises:
+            JointRefused: the stream has moved, or started anew; the caller rolls back.
+        """
+        move = arrival.position, arrival.position.advanced([arrival.gtid])
+        self._move(connection, arrival.stream, epoch, move, arrival.committed_at_microseconds)
+
+    def _move(
+        self, connection: Connection[Any], stream: str, epoch: int, move: tuple[GtidSet, GtidSet], applied_at: int
+    ) -> None:
+        before, after = move
         with connection.cursor() as cursor:
             matched = cursor.execute(
                 sql.WRITE_JOINT_CHECKPOINT.format(control=self._control),
-                (*values, self.workflow, part.stream, epoch, str(part.offer.position)),
+                (str(after), applied_at or None, self.workflow, stream, epoch, str(before)),
             )
         if matched != 1:
-            raise JointRefused(f"stream {part.stream} of workflow {self.workflow} has moved since its offer")
+            raise JointRefused(f"stream {stream} of workflow {self.workflow} has moved since its offer")
 
     def write_state(self, connection: Connection[Any], claim: Claim, state: StreamState, message: str) -> None:
         """Store a stream's durable state.

@@ -92,6 +92,76 @@ CREATE TABLE IF NOT EXISTS {control}.quarantine (
 """
 """One row for each row that a stream keeps off the target."""
 
+CREATE_SCHEMA_CHANGE_TABLE = """
+CREATE TABLE IF NOT EXISTS {control}.schema_change (
+  id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
+  workflow VARCHAR(64) NOT NULL,
+  target_database VARCHAR(64) NOT NULL,
+  target_table VARCHAR(64) NOT NULL,
+  statements JSON NOT NULL COMMENT 'as they run here, in order',
+  gtids JSON NOT NULL COMMENT 'stream: its transaction',
+  definitions JSON NOT NULL COMMENT 'of the table before each statement and behind the last; empty: there is none',
+  state VARCHAR(16) NOT NULL COMMENT 'begun: the definition tells what was run; done: all streams are behind it',
+  begun_at DATETIME(6) NOT NULL COMMENT 'UTC',
+  done_at DATETIME(6) NULL COMMENT 'UTC',
+  PRIMARY KEY (id),
+  KEY by_state (workflow, state)
+) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
+"""
+"""One row for each schema change that was run for all streams."""
+
+CREATE_SHADOW_CHANGE_TABLE = """
+CREATE TABLE IF NOT EXISTS {control}.shadow_change (
+  id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
+  workflow VARCHAR(64) NOT NULL,
+  stream VARCHAR(64) NOT NULL,
+  source_database VARCHAR(64) NOT NULL,
+  source_table VARCHAR(64) NOT NULL COMMENT 'the shadow table of an online schema change tool',
+  gtid VARCHAR(128) NOT NULL,
+  statement LONGTEXT NOT NULL,
+  PRIMARY KEY (id),
+  UNIQUE KEY by_gtid (workflow, stream, gtid)
+) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
+"""
+"""What was done to shadow tables since they were made."""
+
+FORGET_SHADOW = """
+DELETE FROM {control}.shadow_change
+WHERE workflow = %s AND stream = %s AND source_database = %s AND source_table = %s
+"""
+
+FORGET_SHADOW_STATEMENT = "DELETE FROM {control}.shadow_change WHERE workflow = %s AND stream = %s AND gtid = %s"
+
+NOTE_SHADOW_STATEMENT = """
+INSERT INTO {control}.shadow_change (workflow, stream, source_database, source_table, gtid, statement)
+VALUES (%s, %s, %s, %s, %s, %s)
+"""
+
+READ_SHADOW = """
+SELECT statement FROM {control}.shadow_change
+WHERE workflow = %s AND stream = %s AND source_database = %s AND source_table = %s ORDER BY id
+"""
+
+LOCK_SCHEMA_CHANGES = "SELECT GET_LOCK(%s, 10)"
+"""Held by the session that runs a change, for as long as it runs, also when its client is gone."""
+
+READ_BEGUN_CHANGES = """
+SELECT id, gtids, statements, definitions FROM {control}.schema_change
+WHERE workflow = %s AND state = 'begun' AND target_database = %s AND target_table = %s ORDER BY id DESC
+"""
+
+BEGIN_SCHEMA_CHANGE = """
+INSERT INTO {control}.schema_change (
+  workflow, target_database, target_table, gtids, statements, definitions, state, begun_at
+) VALUES (%s, %s, %s, %s, %s, %s, 'begun', SYSDATE(6))
+"""
+
+END_SCHEMA_CHANGE = "UPDATE {control}.schema_change SET state = 'done', done_at = SYSDATE(6) WHERE id = %s"
+
+FIND_TABLE = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+
+DROP_REHEARSAL = "DROP TABLE IF EXISTS {table}"
+
 REGISTER_STREAM = """
 INSERT INTO {control}.stream (workflow, name, position, state, message, epoch, owner, updated_at)
 VALUES (%s, %s, %s, 'running', '', 0, %s, UTC_TIMESTAMP(6))

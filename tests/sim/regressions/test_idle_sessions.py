@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from tests.sim.database import SimDatabase
 from tests.sim.ends import SimClock, SimSource, SimTarget
 from tests.sim.history import History
+from tests.sim.ledger import PlainInterpreter, SimLedger
 from tests.sim.rows import Table, delete, insert
 from tests.sim.witness import SimWitness
 from tests.sim.world import gtid_of, transaction_of
@@ -92,6 +93,8 @@ class Slow:
             limits=Limits(1, timeout_seconds=1e9, jump_after_seconds=1.0, ask_after_seconds=1e9),
             clock=self.clock,
             concerns=lambda change: True,
+            interpreter=PlainInterpreter(),
+            ledger=SimLedger(SimDatabase({}, {})),
             pause=lambda attempt: 1.0,
             reach=Reach(transactions=1),
         )

@@ -239,7 +239,7 @@ class WorkflowAssembly:
         )
 
     def _carriers(self, table: TableName) -> frozenset[str]:
-        return frozenset(name for name in self._workflow.streams if self._workflow.rules(name).may_fill(table))
+        return frozenset(name for name in self._workflow.streams if self._workflow.rules_of(name).may_fill(table))
 
     def _plan(self, stream: str) -> tuple[Plan, Definitions]:
         """Return what to do with the stream's tables, and the definitions of the target's that this rests on.

@@ -78,6 +78,10 @@ def _verdicts(stream: Snapshot) -> Sequence[_Sample]:
     return [((proof,), float(count)) for proof, count in stream["conflicts"]["verdicts"].items()]
 
 
+def _schema_changes(stream: Snapshot) -> Sequence[_Sample]:
+    return [((outcome,), float(count)) for outcome, count in stream["schema_changes"].items()]
+
+
 def _conflict(key: str) -> Callable[[Snapshot], Sequence[_Sample]]:
     return lambda stream: (((), float(stream["conflicts"][key])),)
 
@@ -141,6 +145,13 @@ STREAM_METRICS = (
     StreamMetric(
         _COUNTER, "vmerge_lock_conflicts", "Lock waits and deadlocks on the target.", _number("lock_conflicts")
     ),
+    StreamMetric(
+        _GAUGE,
+        "vmerge_barrier_now_seconds",
+        "For how long the stream has waited at a schema change now.",
+        _seconds_of("barrier"),
+    ),
+    StreamMetric(_COUNTER, "vmerge_schema_changes", "Schema changes passed.", _schema_changes, ("outcome",)),
     StreamMetric(
         _GAUGE,
         "vmerge_locked_now_seconds",

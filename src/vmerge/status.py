@@ -68,6 +68,12 @@ def stream_snapshot(progress: StreamProgress, applied: Mapping[str, GtidSet], cl
         "blocked_seconds_total": round(counters.blocked_seconds + _blocked_seconds(progress, clock), 3),
         "blocked": _blocked(progress, applied, clock),
         "locked": _locked(progress, clock),
+        "schema_changes": {
+            "executed": counters.schema_changes_executed,
+            "ignored": counters.schema_changes_ignored,
+        },
+        "barrier_seconds_total": round(counters.barrier_seconds + _barrier_seconds(progress, clock), 3),
+        "barrier": _barrier(progress, clock),
     }
 
 
@@ -112,6 +118,29 @@ def _locked(progress: StreamProgress, clock: Clock) -> Snapshot | None:
     return {"seconds": round(clock.monotonic() - locked.since, 3), "attempts": locked.attempts}
 
 
+def _barrier_seconds(progress: StreamProgress, clock: Clock) -> float:
+    return 0.0 if progress.barrier is None else clock.monotonic() - progress.barrier.since
+
+
+def _barrier(progress: StreamProgress, clock: Clock) -> Snapshot | None:
+    barrier = progress.barrier
+    if barrier is None:
+        return None
+    return {
+        "seconds": round(_barrier_seconds(progress, clock), 3),
+        "gtid": barrier.gtid,
+        "statement": barrier.statement,
+        "awaited": list(barrier.awaited),
+    }
+
+
+def barrier_sentence(barrier: Snapshot) -> str:
+    """Say what a stream waits for at a schema change."""
+    awaited = ", ".join(barrier["awaited"])
+    what = f"for {awaited} to come to the same one" if awaited else "while it is run"
+    return f"waits at a schema change since {barrier['seconds']:.1f} s, {what}: {barrier['statement']}"
+
+
 def stream_sentence(stream: Snapshot) -> str:
     """Put what a stream is doing into a few words."""
     count = stream["in_quarantine"]
@@ -129,6 +158,8 @@ def _doing(stream: Snapshot) -> str:
             f"waits for a lock on the target since {locked['seconds']:.1f} s, {locked['attempts']} attempts; "
             "see sys.innodb_lock_waits there"
         )
+    if stream["barrier"] is not None:
+        return barrier_sentence(stream["barrier"])
     if stream["blocked"] is not None:
         return wait_sentence(stream["blocked"])
     if stream["is_at_head"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from zlib import crc32
 
 import pytest
@@ -203,6 +204,8 @@ def test_a_drop_that_found_nothing_changes_nothing(statement: str, status: bytes
     expected = (
         Transaction(gtid(1), COMMITTED_AT, [], 0) if passes else SchemaChange(gtid(1), COMMITTED_AT, "d", statement)
     )
+    if isinstance(item, SchemaChange):
+        item = replace(item, session=())
     assert item == expected
 
 

@@ -1,0 +1,104 @@
+"""Schema changes that vmerge runs by itself, while both shards are written and the daemon is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import yaml
+from tests.operating import Site, insert_customers, running, wait_until
+
+from vmerge.lab.servers import Lab, Server
+
+pytestmark = pytest.mark.server
+
+ADD = "ALTER TABLE customer ADD COLUMN {name} VARCHAR(20) NOT NULL DEFAULT 'none'"
+
+
+@pytest.fixture
+def site(lab: Lab, shard_a: Server, shard_b: Server, target: Server, database: str) -> Iterator[Site]:
+    """A workflow that runs schema changes, with an account that may, and shards whose rows name their columns."""
+    for shard in (shard_a, shard_b):
+        shard.query("SET GLOBAL binlog_row_metadata = FULL")
+    site = Site(lab, database, {"a": shard_a, "b": shard_b}, target)
+    site.file.write_text(yaml.safe_dump({**yaml.safe_load(site.file.read_text()), "on_ddl": "execute"}))
+    site.target.execute_script(
+        f"GRANT ALTER, CREATE, INDEX ON {site.database}.* TO {site.user};"
+        f"GRANT ALTER, DROP, INDEX ON {site.control}.* TO {site.user}"
+    )
+    yield site
+    site.end()
+    for shard in (shard_a, shard_b):
+        shard.query("SET GLOBAL binlog_row_metadata = DEFAULT")
+
+
+def alter(site: Site, stream: str, statement: str) -> None:
+    """Run a statement on a shard, in its database."""
+    shard = site.shards[stream]
+    shard.server.execute_script(statement, shard.database)
+
+
+def columns(site: Site) -> list[str]:
+    """Return the target's columns of the altered table."""
+    return [row[0] for row in site.target.query(f"SHOW COLUMNS FROM {site.database}.customer")]
+
+
+def test_a_change_waits_for_its_siblings(site: Site) -> None:
+    """The first stream at a change waits, says for whom, and both go on once the change has run on the target."""
+    with running(site):
+        wait_for_heads(site)
+        alter(site, "a", ADD.format(name="nick"))
+        insert_customers(site.shards["a"], 3000, 5)
+        site.wait_for("a", phase="waiting at a schema change")
+        barrier = site.streams()["a"]["barrier"]
+        assert barrier["awaited"] == ["b"] and "`nick`" not in columns(site)
+        assert "for b to come to the same one" in site.vmerge("status").stdout
+        insert_customers(site.shards["b"], 4000, 5)
+        alter(site, "b", ADD.format(name="nick").lower())
+        insert_customers(site.shards["b"], 5000, 5)
+        site.require_exact()
+        assert "nick" in columns(site)
+        streams = site.streams()
+        assert [stream["schema_changes"]["executed"] for stream in streams.values()].count(1) == 1
+        assert all(stream["barrier"] is None and stream["restarts"] == 0 for stream in streams.values())
+
+
+def test_the_daemon_dies_around_changes(site: Site) -> None:
+    """Whenever the daemon is killed, each change of both shards is on the target once, and no row is lost."""
+    names = [f"c{number}" for number in range(5)]
+    with running(site):
+        wait_for_heads(site)
+    for number, name in enumerate(names):
+        daemon = site.start_daemon()
+        for stream in site.shards:
+            insert_customers(site.shards[stream], 10_000 * (number + 1) + (5000 if stream == "a" else 0), 3)
+            alter(site, stream, ADD.format(name=name))
+        wait_until(lambda: bool(barriers(site)) or names[number] in columns(site), "a change is met")  # noqa: B023  # at once
+        daemon.kill()
+    with running(site):
+        site.require_exact()
+    assert [name for name in columns(site) if name in names] == names
+    (done,) = site.target.query(f"SELECT COUNT(*) FROM {site.control}.schema_change WHERE state = 'done'")
+    assert done == (len(names),)
+
+
+def barriers(site: Site) -> list[str]:
+    """Return the streams that wait at a change."""
+    return [name for name, stream in site.streams().items() if stream["barrier"]]
+
+
+def wait_for_heads(site: Site) -> None:
+    """Wait until all streams have been entered and have nothing to do."""
+    for name in site.shards:
+        site.wait_for(name, is_at_head=True)
+
+
+def test_a_truncate_never_runs(site: Site) -> None:
+    """TRUNCATE of one shard stops its stream in front of it, and the target keeps all rows."""
+    with running(site):
+        site.wait_for("a", is_at_head=True)
+        (before,) = site.target.query(f"SELECT COUNT(*) FROM {site.database}.purchase")
+        alter(site, "a", "TRUNCATE TABLE purchase")
+        message = site.wait_for("a", state="error")["message"]
+        assert "TRUNCATE" in message and "rows go away" in message
+        assert site.target.query(f"SELECT COUNT(*) FROM {site.database}.purchase") == [before]

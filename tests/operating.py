@@ -17,10 +17,10 @@ from typing import Any, Protocol
 
 import yaml
 
-from vmerge.control_client import ControlClient
 from vmerge.core.appliers import ApplierSetting
 from vmerge.core.position import GtidSet
 from vmerge.errors import DaemonError
+from vmerge.hosting.control_client import ControlClient
 from vmerge.lab.comparison import Shard, compare
 from vmerge.lab.merge import SOURCE_ACCOUNT, TARGET_ACCOUNT
 from vmerge.lab.processes import Program

@@ -18,22 +18,22 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from vmerge import __version__, logs
-from vmerge.assembly import workflow_facts
-from vmerge.checking import check_workflow
-from vmerge.collision_search import SAMPLE_ROWS, SAMPLE_SECONDS
+from vmerge.check.checking import check_workflow
+from vmerge.check.collision_search import SAMPLE_ROWS, SAMPLE_SECONDS
 from vmerge.config import load_workflow, token_from_file
-from vmerge.control import LOG_ENTRIES, TcpAddress, control_socket
-from vmerge.control_client import ControlClient
 from vmerge.core.collisions import CollisionMode
-from vmerge.daemon import LOG_NAME, Daemon, load_workflows, make_supervisor, stop_signals
 from vmerge.errors import ConfigError, DaemonError, PreflightError, StopTimeout, VmergeError
+from vmerge.hosting.assembly import workflow_facts
+from vmerge.hosting.control import LOG_ENTRIES, TcpAddress, control_socket
+from vmerge.hosting.control_client import ControlClient
+from vmerge.hosting.daemon import LOG_NAME, Daemon, load_workflows, make_supervisor, stop_signals
+from vmerge.hosting.quarantine_desk import quarantine_page, quarantine_table
+from vmerge.hosting.showing import LogTail, changes_text, log_text, show_text
+from vmerge.hosting.state_folder import is_locked, locked_folder, open_private
+from vmerge.hosting.status import Snapshot, status_line, status_table, workflow_snapshot
 from vmerge.memory import spare_collector
 from vmerge.mysql.preflight import examine, require
 from vmerge.progress import ProgressLine
-from vmerge.quarantine_desk import quarantine_page, quarantine_table
-from vmerge.showing import LogTail, changes_text, log_text, show_text
-from vmerge.state_folder import is_locked, locked_folder, open_private
-from vmerge.status import Snapshot, status_line, status_table, workflow_snapshot
 from vmerge.stopping import StopToken, SystemClock
 
 logger = logging.getLogger(__name__)

@@ -13,15 +13,15 @@ import pytest
 import yaml
 from tests.operating import PASSWORD_VARIABLE, Site, insert_customers, running, wait_until
 
-from vmerge.assembly import StreamParts, WorkflowAssembly, replica_identity
-from vmerge.board import Board
 from vmerge.config import load_workflow
 from vmerge.core.position import GtidSet
 from vmerge.core.states import StreamState
 from vmerge.errors import Fenced, PreflightError, TargetLost
+from vmerge.hosting.assembly import StreamParts, WorkflowAssembly, replica_identity
 from vmerge.lab.proxy import COMMIT, Moment, Proxy
 from vmerge.lab.servers import Lab, Server
 from vmerge.mysql.target import MySqlTarget
+from vmerge.player.board import Board
 from vmerge.stopping import SystemClock
 
 pytestmark = pytest.mark.server

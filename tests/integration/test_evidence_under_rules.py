@@ -9,11 +9,11 @@ from tests.integration.applying import transactions
 from tests.integration.reading import executed, read_behind, run
 from tests.integration.witnessing import OWN, Stage
 
+from vmerge.config.predicates import parse
 from vmerge.core.events import Transaction
 from vmerge.core.evidence import Held, Presence
 from vmerge.core.rules import StreamRules, TableRule
 from vmerge.lab.servers import Server
-from vmerge.predicates import parse
 
 pytestmark = pytest.mark.server
 

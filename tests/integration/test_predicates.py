@@ -11,6 +11,7 @@ from pymysql.connections import Connection
 from tests.integration.filter_rows import predicates, row_values, table_definition
 from tests.integration.reading import endpoint, executed, read_behind, run
 
+from vmerge.config.predicates import parse
 from vmerge.core.events import Transaction
 from vmerge.core.filter_collations import SORTS, charset_of
 from vmerge.core.filter_column import FilterColumn, columns_of_map, columns_of_schema
@@ -21,7 +22,6 @@ from vmerge.errors import FilterRefused
 from vmerge.lab.servers import Server
 from vmerge.mysql.connect import connect
 from vmerge.mysql.schemas import read_schemas
-from vmerge.predicates import parse
 
 pytestmark = pytest.mark.server
 

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from tests.operating import VMERGE, wait_until
 
-from vmerge import collision_search
-from vmerge.checking import CheckResult, check_workflow
+from vmerge.check import collision_search
+from vmerge.check.checking import CheckResult, check_workflow
 from vmerge.core.collisions import CollisionMode, CollisionReport, plan
 from vmerge.core.risk import assess
 from vmerge.core.rules import StartAt, StreamRules, TableName, TableRule

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from tests.integration.test_risk import STREAMS, Shards, pairs
 
-from vmerge import collision_search
+from vmerge.check import collision_search
+from vmerge.config.predicates import parse
 from vmerge.core.rules import Constant, TableRule
 from vmerge.lab.servers import Server
-from vmerge.predicates import parse
 
 pytestmark = pytest.mark.server
 

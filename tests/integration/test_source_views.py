@@ -10,6 +10,7 @@ from pymysql.connections import Connection
 from pymysql.err import OperationalError
 from tests.integration.reading import run
 
+from vmerge.config.predicates import parse
 from vmerge.core.rules import TableRule
 from vmerge.core.schema import TableSchema, UniqueKey
 from vmerge.lab.comparison import Shard, compare
@@ -17,7 +18,6 @@ from vmerge.lab.servers import Server
 from vmerge.mysql.key_queries import KeyQuery
 from vmerge.mysql.schemas import read_schemas
 from vmerge.mysql.source_views import quoted_name, source_rows
-from vmerge.predicates import parse
 
 pytestmark = pytest.mark.server
 

@@ -15,9 +15,6 @@ from typing import Any
 import pytest
 import yaml
 
-from vmerge.assembly import WorkflowAssembly
-from vmerge.backlog import USUAL_REACH, Reach
-from vmerge.board import Board
 from vmerge.config import load_workflow
 from vmerge.core.conflict_terms import Await, Limits
 from vmerge.core.duplicates import DuplicatePolicy, DuplicateRules
@@ -26,12 +23,15 @@ from vmerge.core.position import GtidSet
 from vmerge.core.rules import StreamRules
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import ConflictUnresolved, Replanned, VmergeError
+from vmerge.hosting.assembly import WorkflowAssembly
 from vmerge.lab.comparison import Difference, Shard, compare
 from vmerge.lab.servers import Server
 from vmerge.mysql.quarantine_orders import QuarantineOrders
 from vmerge.mysql.source import DumpSource
-from vmerge.patience import Parked
-from vmerge.player import Player
+from vmerge.player.backlog import USUAL_REACH, Reach
+from vmerge.player.board import Board
+from vmerge.player.patience import Parked
+from vmerge.player.player import Player
 from vmerge.stopping import StopToken, SystemClock
 
 STEPS = 2000

@@ -12,9 +12,6 @@ from tests.sim.ledger import PlainInterpreter, SimLedger
 from tests.sim.rows import Change, Table, delete, insert, update
 from tests.sim.world import gtid_of, transaction_of
 
-from vmerge.backlog import USUAL_REACH, Reach
-from vmerge.board import Board
-from vmerge.checkpoint import IDLE_SAVE_SECONDS
 from vmerge.core import evidence
 from vmerge.core.conflict_terms import Await, Limits
 from vmerge.core.events import SchemaChange, SourceItem, Transaction
@@ -38,9 +35,12 @@ from vmerge.errors import (
     UnsupportedEvent,
     VmergeError,
 )
-from vmerge.patience import Parked
-from vmerge.player import Player
-from vmerge.schema_changes import ChangeRules
+from vmerge.player.backlog import USUAL_REACH, Reach
+from vmerge.player.board import Board
+from vmerge.player.checkpoint import IDLE_SAVE_SECONDS
+from vmerge.player.patience import Parked
+from vmerge.player.player import Player
+from vmerge.player.schema_changes import ChangeRules
 
 TABLES = {"u": Table("u", unique=((1,),))}
 

@@ -14,7 +14,6 @@ from tests.sim.ledger import PlainInterpreter, SimLedger
 from tests.sim.rows import Table, insert
 from tests.sim.world import gtid_of, transaction_of
 
-from vmerge.board import Board
 from vmerge.core import evidence
 from vmerge.core.conflict_terms import Await, Limits
 from vmerge.core.events import Transaction
@@ -25,8 +24,9 @@ from vmerge.core.position import GtidSet
 from vmerge.core.quarantine import RowName
 from vmerge.core.states import Phase, StreamState
 from vmerge.core.verdict import Finding, Permanent, Transient
-from vmerge.patience import Parked
-from vmerge.player import Player
+from vmerge.player.board import Board
+from vmerge.player.patience import Parked
+from vmerge.player.player import Player
 
 ITEMS = [transaction_of(0, number, [insert("u", number, value)]) for number, value in ((1, "a"), (2, "b"))]
 

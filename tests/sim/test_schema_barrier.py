@@ -18,15 +18,15 @@ from tests.sim.rows import Table, insert
 from tests.sim.test_player import SilentWitness
 from tests.sim.world import gtid_of, transaction_of
 
-from vmerge.board import Board
 from vmerge.core.conflict_terms import Limits
 from vmerge.core.events import SchemaChange, SourceItem, Transaction
 from vmerge.core.position import GtidSet
 from vmerge.core.schema_policy import OnDdl
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import ConflictUnresolved, Replanned, SchemaChanged, Verdict, VmergeError
-from vmerge.player import Player
-from vmerge.schema_changes import ChangeRules
+from vmerge.player.board import Board
+from vmerge.player.player import Player
+from vmerge.player.schema_changes import ChangeRules
 
 TABLES = {"u": Table("u", unique=((1,),))}
 STEPS = 400

@@ -18,8 +18,6 @@ from tests.sim.ledger import PlainInterpreter, SimLedger
 from tests.sim.rows import Row, RowKey, decode, encode
 from tests.sim.witness import SimWitness
 
-from vmerge.backlog import Reach
-from vmerge.board import Board
 from vmerge.core.conflict_terms import Await, Clear, Isolating, Joining, Jumping, Limits, Waiting
 from vmerge.core.duplicates import STOP_ALWAYS, DuplicateRules
 from vmerge.core.events import Transaction
@@ -27,8 +25,10 @@ from vmerge.core.joint import Part
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import ConflictUnresolved, Verdict, VmergeError
-from vmerge.patience import Parked
-from vmerge.player import Player
+from vmerge.player.backlog import Reach
+from vmerge.player.board import Board
+from vmerge.player.patience import Parked
+from vmerge.player.player import Player
 
 
 class SimBoard(Board):

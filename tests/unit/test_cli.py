@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 
 from vmerge import __version__
 from vmerge.cli import main
-from vmerge.control import SOCKET_NAME
-from vmerge.state_folder import LOCK_NAME, is_locked, locked_folder
+from vmerge.hosting.control import SOCKET_NAME
+from vmerge.hosting.state_folder import LOCK_NAME, is_locked, locked_folder
 
 COMMANDS = (
     (),

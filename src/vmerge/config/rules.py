@@ -102,7 +102,7 @@ def _filter(value: object) -> object:
     if not isinstance(value, str):
         raise problem(f"{value!r} is no condition", hint='Write it as text in quotes, such as "region = 1".')
     try:
-        from vmerge.predicates import parse  # it loads a whole parser, which most workflows have no use for
+        from vmerge.config.predicates import parse  # it loads a whole parser, which most workflows have no use for
 
         return parse(value)
     except FilterRefused as refusal:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmerge.control_client import ControlClient
 from vmerge.core.appliers import ApplierSetting
 from vmerge.core.position import GtidSet
 from vmerge.errors import DaemonError
+from vmerge.hosting.control_client import ControlClient
 from vmerge.lab.processes import Program, ProgramFailed
 from vmerge.lab.servers import Lab, Server
 

@@ -84,7 +84,7 @@ class MySqlLedger:
     # Online schema changes
 
     def note(self, gtid: Gtid, reading: ShadowStatement, statement: str) -> None:
-        """See ``vmerge.schema_changes.Ledger``."""
+        """See ``vmerge.player.schema_changes.Ledger``."""
         stream, shadow = (self._tables.workflow, self._stream), reading.shadow
         with short_connection(self._endpoint, "noting a schema change", target_fault) as connection:
             self._execute(connection, sql.CREATE_SHADOW_CHANGE_TABLE)
@@ -97,21 +97,21 @@ class MySqlLedger:
             connection.commit()
 
     def collected(self, shadow: TableName) -> Sequence[str]:
-        """See ``vmerge.schema_changes.Ledger``."""
+        """See ``vmerge.player.schema_changes.Ledger``."""
         with short_connection(self._endpoint, "reading schema changes", target_fault) as connection:
             self._execute(connection, sql.CREATE_SHADOW_CHANGE_TABLE)
             rows = self._execute(connection, sql.READ_SHADOW, self._tables.workflow, self._stream, *shadow)
         return [row[0] for row in rows]
 
     def log(self, kind: str, message: str) -> None:
-        """See ``vmerge.schema_changes.Ledger``."""
+        """See ``vmerge.player.schema_changes.Ledger``."""
         with short_connection(self._endpoint, "writing the log", target_fault) as connection:
             self._tables.append_log(connection, self._stream, kind, message)
 
     # Running a change
 
     def carry_out(self, members: Sequence[Arrival]) -> None:
-        """See ``vmerge.schema_changes.Ledger``."""
+        """See ``vmerge.player.schema_changes.Ledger``."""
         with self._session() as connection:
             self._execute(connection, sql.CREATE_SCHEMA_CHANGE_TABLE)
             self._lock(connection)

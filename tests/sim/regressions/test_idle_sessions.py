@@ -16,15 +16,15 @@ from tests.sim.rows import Table, delete, insert
 from tests.sim.witness import SimWitness
 from tests.sim.world import gtid_of, transaction_of
 
-from vmerge.backlog import Reach
-from vmerge.board import Board
 from vmerge.core.conflict_terms import Limits
 from vmerge.core.events import SourceItem
 from vmerge.core.joint import Offer, Part
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import TargetLost
-from vmerge.player import Player
+from vmerge.player.backlog import Reach
+from vmerge.player.board import Board
+from vmerge.player.player import Player
 
 IDLE_SECONDS = 30.0
 """``wait_timeout`` of the sessions (mysql/target.py)."""

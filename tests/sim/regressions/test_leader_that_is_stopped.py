@@ -11,8 +11,8 @@ from tests.sim.search import assert_ends_well, finish
 from tests.sim.test_sequences import SWAP_AT_ONCE
 from tests.sim.world import Settings, World
 
-from vmerge.board import Settlement
 from vmerge.errors import CommitUnknown
+from vmerge.player.board import Settlement
 
 
 def leading() -> World:

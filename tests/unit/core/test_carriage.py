@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.core.test_plan import COLUMNS, rows_of, schema, swapped
 
+from vmerge.config.predicates import parse
 from vmerge.core.appliers import ApplierPolicy, ApplierSetting
 from vmerge.core.carriage import TablePlan, carry, require_kept
 from vmerge.core.events import TableMap
@@ -14,7 +15,6 @@ from vmerge.core.projection import Carried
 from vmerge.core.rules import TableRule
 from vmerge.core.schema import Column, Generation, GenerationKind, KeyPart, TableSchema, UniqueKey
 from vmerge.errors import SchemaMismatch
-from vmerge.predicates import parse
 
 ORIGIN = Column("origin", 6, "int", nullable=False)
 EQUAL = ApplierPolicy(ApplierSetting.EVENTS)

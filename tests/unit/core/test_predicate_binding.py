@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from vmerge.config.predicates import parse
 from vmerge.core.column_types import ColumnShape, ColumnType
 from vmerge.core.filter_column import FilterColumn
 from vmerge.core.predicate_binding import RowFilter, bind
 from vmerge.errors import FilterRefused
-from vmerge.predicates import parse
 
 AI_CI, PADDED, BINARY = 255, 46, 63
 

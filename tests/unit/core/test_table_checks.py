@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from vmerge.config.predicates import parse
 from vmerge.core.duplicates import DuplicatePolicy, DuplicateRules
 from vmerge.core.findings import Finding, Findings, Severity
 from vmerge.core.rules import StreamRules, TablePattern, TableRule
 from vmerge.core.schema import Column, ForeignKey, KeyPart, TableSchema, UniqueKey
 from vmerge.core.table_checks import StreamTables, check_pairs, check_quarantine, check_tables
-from vmerge.predicates import parse
 
 RULES = StreamRules.build({"shop_0": "shop"})
 ID = Column("id", 1, "int", nullable=False)

@@ -1,0 +1,135 @@
+"""What the supervisor needs of others, and what it keeps of each stream.
+
+Knows: the parts of a stream by protocol (``assembly.py`` makes the real ones), its thread and its restarts. Never
+knows: when a stream is started or stopped. Used by the supervisor.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from vmerge.core.log_entry import LogEntry, StoredEntry
+from vmerge.core.ownership import Claim
+from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.states import StreamState
+from vmerge.player.board import Board
+from vmerge.player.player import Player
+from vmerge.stopping import StopToken
+
+SHOWN_AGAIN_SECONDS = 30.0
+"""A restart's cause that repeats is logged at most this often."""
+
+
+class StreamParts(Protocol):
+    """A player and the handles that end its calls from outside."""
+
+    @property
+    def player(self) -> Player:
+        """The player, owned by the stream's thread."""
+
+    def interrupt_source(self) -> None:
+        """Break a read that hangs, of the binlog or for evidence."""
+
+    def kill_target_query(self) -> None:
+        """Ask the target, over a side connection, to end the running statement."""
+
+    def interrupt_target(self) -> None:
+        """Shut the target's socket."""
+
+
+class Stored(Protocol):
+    """What is known of a stream from earlier runs."""
+
+    @property
+    def position(self) -> GtidSet: ...
+    @property
+    def state(self) -> StreamState: ...
+    @property
+    def message(self) -> str: ...
+
+
+class Assembly(Protocol):
+    """Makes the parts of one workflow's streams, and keeps their states.
+
+    Once another daemon has taken a stream over, ``find`` and ``write`` with an earlier claim raise ``Fenced``, and so
+    does the player's opening.
+    """
+
+    def claim(self, stream: str) -> Claim:
+        """Look at a stream for the first time after an order to start it."""
+
+    def find(self, claim: Claim) -> Stored | None:
+        """Return what is stored of a stream; None when it was never started."""
+
+    def enter(self, claim: Claim) -> None:
+        """Examine the workflow and enter a new stream with its start position."""
+
+    def write(self, claim: Claim, state: StreamState, message: str) -> None:
+        """Store a state durably."""
+
+    def append_conflicts(self, entries: Sequence[LogEntry], now: float) -> None:
+        """Add entries to the log; ``now`` is the instant on the clock that their times are of."""
+
+    def read_log(self, streams: Sequence[str], limit: int) -> Sequence[StoredEntry]:
+        """Return the last entries of the log about some streams, the oldest first."""
+
+    def build(
+        self, claim: Claim, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]
+    ) -> StreamParts:
+        """Make a player whose connections are still closed; reads schemas, so it may block and raise."""
+
+
+class Hosted:
+    """One order to start a stream: its thread, what it was started with, and what it found.
+
+    Owner: the stream's orders; while the thread runs, it sets ``parts`` and what it finds.
+    """
+
+    def __init__(self, name: str, *, resumes: bool = False, accepted: frozenset[Gtid] = frozenset()) -> None:
+        self.name = name
+        self.stop = StopToken()
+        self.thread: threading.Thread | None = None
+        self.parts: StreamParts | None = None
+        self.resumes = resumes
+        """Whether a durable state other than running is to be overridden: an operator said start."""
+        self.accepted_schema_changes = accepted
+        self.is_entered: bool | None = None
+        """Whether the target has a row for the stream, where a state can be stored; None while that is not known."""
+        self.claim: Claim | None = None
+        """What this order goes by, over all its restarts; None before its first look at the stream."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its thread runs."""
+        return self.thread is not None and self.thread.is_alive()
+
+
+@dataclass
+class Restarts:
+    """What one run of a stream's thread remembers from player to player."""
+
+    attempt: int = 0
+    position: GtidSet = field(default_factory=GtidSet)
+    after_conflict: bool = False
+    shown: str = ""
+    shown_at: float = 0.0
+
+    def learn(self, player: Player | None) -> None:
+        """Take over what an ended player knew; attempts count anew once the position has moved."""
+        self.attempt += 1
+        if player is None:
+            return
+        self.after_conflict = player.has_conflict
+        if not player.position.is_empty() and player.position != self.position:
+            self.position = player.position
+            self.attempt = 1
+
+    def is_news(self, cause: str, now: float) -> bool:
+        """Whether a cause is to be logged: it differs from the last one, or that is long ago."""
+        if cause == self.shown and now - self.shown_at < SHOWN_AGAIN_SECONDS:
+            return False
+        self.shown, self.shown_at = cause, now
+        return True

@@ -1,0 +1,202 @@
+"""Snapshots of what streams do, as plain data.
+
+Knows: how progress is put into numbers and words for an operator. Never knows: servers or threads. Used by the control
+server, the command line and ``vmerge run``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vmerge.core.position import GtidSet
+from vmerge.core.states import Phase, StreamState
+from vmerge.hosting.waits import wait_sentence, wait_snapshot
+from vmerge.player.board import Board, StreamProgress
+from vmerge.stopping import Clock
+
+Snapshot = dict[str, Any]
+"""JSON-ready."""
+
+_WITHOUT_SERVERS = frozenset(phase.value for phase in (Phase.IDLE, Phase.CONNECTING, Phase.BACKING_OFF))
+
+
+def workflow_snapshot(workflow: str, board: Board, clock: Clock) -> Snapshot:
+    """Return the state of one workflow: ``{"workflow": …, "streams": [{…}, …]}``."""
+    streams = board.all_progress()
+    applied = {stream.name: stream.applied for stream in streams}
+    return {"workflow": workflow, "streams": [stream_snapshot(stream, applied, clock) for stream in streams]}
+
+
+def stream_snapshot(progress: StreamProgress, applied: Mapping[str, GtidSet], clock: Clock) -> Snapshot:
+    """Return the state of one stream; ``applied`` has every stream's position.
+
+    Seconds are floats; ``lag_seconds`` is None before the first transaction.
+    """
+    counters = progress.counters
+    return {
+        "stream": progress.name,
+        "state": progress.state.value,
+        "phase": progress.phase.value,
+        "message": progress.message,
+        "applied": str(progress.applied),
+        "applied_at": progress.applied_at,
+        "is_at_head": progress.is_at_head,
+        "lag_seconds": _lag_seconds(progress, clock),
+        "batch_limit": progress.batch_limit,
+        "transactions": counters.transactions,
+        "batches": counters.batches,
+        "row_bytes": counters.rows_bytes,
+        "restarts": counters.restarts,
+        "lock_conflicts": counters.lock_conflicts,
+        "conflicts": {
+            "flushes": counters.flushes,
+            "splits": counters.splits,
+            "waits": counters.waits,
+            "jumps": counters.jumps,
+            "joints": counters.joints,
+            "testimonies": counters.testimonies,
+            "verdicts": {
+                "duplicate": counters.duplicates,
+                "foreign_row": counters.foreign_rows,
+                "stricter_target": counters.stricter_targets,
+            },
+            "quarantined": counters.quarantined,
+            "returned": counters.returned,
+        },
+        "in_quarantine": progress.in_quarantine,
+        "blocked_seconds_total": round(counters.blocked_seconds + _blocked_seconds(progress, clock), 3),
+        "blocked": _blocked(progress, applied, clock),
+        "locked": _locked(progress, clock),
+        "schema_changes": {
+            "executed": counters.schema_changes_executed,
+            "ignored": counters.schema_changes_ignored,
+        },
+        "barrier_seconds_total": round(counters.barrier_seconds + _barrier_seconds(progress, clock), 3),
+        "barrier": _barrier(progress, clock),
+    }
+
+
+def unready_streams(status: Snapshot) -> list[Snapshot]:
+    """Return the streams of a daemon's status that shall run and do not: in error, or without one of their servers.
+
+    One that an operator has stopped is as it shall be. One that waits for a sibling or a lock is at work.
+    """
+    return [
+        {"workflow": workflow["workflow"], "stream": stream["stream"], "doing": stream_sentence(stream)}
+        for workflow in status["workflows"]
+        for stream in workflow["streams"]
+        if stream["state"] == StreamState.ERROR.value
+        or (stream["state"] == StreamState.RUNNING.value and stream["phase"] in _WITHOUT_SERVERS)
+    ]
+
+
+def _lag_seconds(progress: StreamProgress, clock: Clock) -> float | None:
+    """Return by how much the target is behind, by the commit time of the last applied transaction."""
+    if progress.is_at_head:
+        return 0.0
+    if progress.applied_at is None:
+        return None
+    return round(max(0.0, clock.wall() - progress.applied_at), 3)
+
+
+def _blocked_seconds(progress: StreamProgress, clock: Clock) -> float:
+    return 0.0 if progress.blocked is None else clock.monotonic() - progress.blocked.since
+
+
+def _blocked(progress: StreamProgress, applied: Mapping[str, GtidSet], clock: Clock) -> Snapshot | None:
+    blocked = progress.blocked
+    if blocked is None:
+        return None
+    return wait_snapshot(progress.name, blocked, applied, _blocked_seconds(progress, clock))
+
+
+def _locked(progress: StreamProgress, clock: Clock) -> Snapshot | None:
+    locked = progress.locked
+    if locked is None:
+        return None
+    return {"seconds": round(clock.monotonic() - locked.since, 3), "attempts": locked.attempts}
+
+
+def _barrier_seconds(progress: StreamProgress, clock: Clock) -> float:
+    return 0.0 if progress.barrier is None else clock.monotonic() - progress.barrier.since
+
+
+def _barrier(progress: StreamProgress, clock: Clock) -> Snapshot | None:
+    barrier = progress.barrier
+    if barrier is None:
+        return None
+    return {
+        "seconds": round(_barrier_seconds(progress, clock), 3),
+        "gtid": barrier.gtid,
+        "statement": barrier.statement,
+        "awaited": list(barrier.awaited),
+    }
+
+
+def barrier_sentence(barrier: Snapshot) -> str:
+    """Say what a stream waits for at a schema change."""
+    awaited = ", ".join(barrier["awaited"])
+    what = f"for {awaited} to come to the same one" if awaited else "while it is run"
+    return f"waits at a schema change since {barrier['seconds']:.1f} s, {what}: {barrier['statement']}"
+
+
+def stream_sentence(stream: Snapshot) -> str:
+    """Put what a stream is doing into a few words."""
+    count = stream["in_quarantine"]
+    kept = f"; {count} {'row' if count == 1 else 'rows'} in quarantine" if count else ""
+    return _doing(stream) + kept
+
+
+def _doing(stream: Snapshot) -> str:
+    message = " ".join(stream["message"].split())  # some have a line for each finding
+    if stream["state"] != StreamState.RUNNING.value:
+        return f"{stream['state']}: {message}" if message else stream["state"]
+    locked = stream["locked"]
+    if locked is not None and stream["phase"] == Phase.LOCKED_OUT.value:
+        return (
+            f"waits for a lock on the target since {locked['seconds']:.1f} s, {locked['attempts']} attempts; "
+            "see sys.innodb_lock_waits there"
+        )
+    if stream["barrier"] is not None:
+        return barrier_sentence(stream["barrier"])
+    if stream["blocked"] is not None:
+        return wait_sentence(stream["blocked"])
+    if stream["is_at_head"]:
+        return "at head"
+    return f"{stream['phase']}: {message}" if message else stream["phase"]
+
+
+def status_line(snapshot: Snapshot) -> str:
+    """Put a workflow into one line for a terminal."""
+    parts = []
+    for stream in snapshot["streams"]:
+        lag = stream["lag_seconds"]
+        shown_lag = "–" if lag is None else f"{lag:.1f} s"
+        parts.append(f"{stream['stream']} {stream['transactions']} tx, lag {shown_lag}, {stream_sentence(stream)}")
+    return " | ".join(parts)
+
+
+def status_table(snapshots: Sequence[Snapshot]) -> str:
+    """Lay workflows and their streams out as a table."""
+    head = ("WORKFLOW", "STREAM", "STATE", "LAG", "TRANSACTIONS", "WAITS", "BLOCKED", "DOING")
+    rows = [head]
+    for snapshot in snapshots:
+        for stream in snapshot["streams"]:
+            lag = stream["lag_seconds"]
+            rows.append(
+                (
+                    snapshot["workflow"],
+                    stream["stream"],
+                    stream["state"],
+                    "–" if lag is None else f"{lag:.1f} s",
+                    str(stream["transactions"]),
+                    str(stream["conflicts"]["waits"]),
+                    f"{stream['blocked_seconds_total']:.1f} s",
+                    stream_sentence(stream),
+                )
+            )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )

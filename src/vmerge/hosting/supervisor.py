@@ -1,0 +1,406 @@
+"""One workflow: the only creator of player threads.
+
+Knows: when a player is started, restarted or stopped, and how long a stop may take. Never knows: rows, conflicts or
+SQL. Used by the daemon and by ``vmerge run``.
+
+The stop order
+--------------
+A stop ends within ``stop_timeout_seconds`` in every state. Each step gets a share of that time, and the next follows
+only when threads are left:
+
+1. The token is set, which ends every wait at once, and reading from the source is broken: both are safe anywhere.
+2. A target call that still runs is asked to end with KILL QUERY from a side connection; the player rolls back.
+3. The target's socket is shut: the server rolls back, or COMMIT's outcome stays open until the checkpoint is read.
+4. What still hangs is named in a ``StopTimeout``; the process may exit, since everything on the target is whole.
+
+A state is stored on the target only after its thread has ended: the durable state comes first, then board and log.
+Storing it has a share of the bound, too, for the target may be what hangs.
+
+Orders
+------
+Starts and stops of one stream come one after the other (``_orders``), so that a start during a stop waits for the
+stop's end. Nobody joins a thread while holding the lock of the table of streams. The end of the process waits for no
+order: it closes the table, after which nothing starts any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from vmerge.core.log_entry import StoredEntry
+from vmerge.core.ownership import Claim
+from vmerge.core.position import Gtid
+from vmerge.core.states import Phase, StreamState
+from vmerge.errors import DaemonError, Fenced, Replanned, StopTimeout, TargetError, Verdict, VmergeError
+from vmerge.hosting.hosted import Assembly, Hosted, Restarts, StreamParts
+from vmerge.player.board import Board
+from vmerge.player.pauses import restart_pause
+from vmerge.stopping import Clock, StopToken
+
+logger = logging.getLogger(__name__)
+
+_GRACE_SHARE, _KILL_SHARE, _SHUT_SHARE, _STORE_SHARE = 0.4, 0.15, 0.15, 0.3
+_BY_OPERATOR = "stopped by an operator"
+
+
+class Supervisor:
+    """Runs the streams of one workflow.
+
+    Promise: each stream has at most one thread; whoever asks for a stop gets it within the bound or an error that names
+    what hung. Any thread may call.
+    """
+
+    def __init__(
+        self,
+        workflow: str,
+        streams: Iterable[str],
+        assembly: Assembly,
+        *,
+        clock: Clock,
+        stop_timeout_seconds: float,
+        pause: Callable[[int], float] = restart_pause,
+    ) -> None:
+        self.workflow = workflow
+        self.stop_timeout_seconds = stop_timeout_seconds
+        self._assembly = assembly
+        self._clock = clock
+        self._pause = pause
+        self._lock = threading.Lock()
+        names = tuple(streams)
+        self.board = Board(names)
+        self._hosted = {name: Hosted(name) for name in names}
+        self._orders = {name: threading.Lock() for name in names}
+        self._failures: dict[str, VmergeError] = {}
+        self._is_closed = False
+        self._late: threading.Thread | None = None
+        """Stores a state that a stop could not wait for."""
+        self._log_stop = StopToken()
+        self._log_keeper: threading.Thread | None = None
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Names of the streams, in the order of the workflow."""
+        return tuple(self._hosted)
+
+    def failures(self) -> dict[str, VmergeError]:
+        """Return why streams are in error, by their names."""
+        with self._lock:
+            return {name: self._failures[name] for name in self._hosted if name in self._failures}
+
+    def is_alive(self) -> bool:
+        """Whether any stream's thread runs."""
+        with self._lock:
+            return any(hosted.is_alive for hosted in self._hosted.values())
+
+    def start(
+        self,
+        streams: Sequence[str] | None = None,
+        *,
+        resumes: bool = False,
+        accepted_schema_changes: frozenset[Gtid] = frozenset(),
+    ) -> tuple[str, ...]:
+        """Start threads of these streams, or all; those that run are left alone. Return the names of the started.
+
+        ``resumes`` says that an operator wants streams to run that were stopped or failed before.
+
+        Raises:
+            DaemonError: the process is ending, or a stream hangs in a stop that was too long.
+        """
+        self._keep_log()
+        with self._ordered(streams) as names:
+            if self._late is not None:
+                self._late.join()  # bounded by its connection's time-outs; its word must not come behind ours
+            return tuple(name for name in names if self._start_one(name, resumes, accepted_schema_changes))
+
+    def _start_one(self, name: str, resumes: bool, accepted: frozenset[Gtid]) -> bool:
+        with self._lock:
+            if self._is_closed:
+                raise DaemonError("nothing is started any more: the process is ending", hint="Start a new one.")
+            before = self._hosted[name]
+            if before.is_alive:
+                if before.stop.is_set():
+                    raise DaemonError(f"stream {name} is still stopping", hint="Start it when it has ended.")
+                return False
+            hosted = self._hosted[name] = Hosted(name, resumes=resumes, accepted=accepted)
+            self._failures.pop(name, None)
+            self.board.update(
+                name, state=StreamState.RUNNING, phase=Phase.CONNECTING, message="", blocked=None, is_at_head=False
+            )
+            hosted.thread = threading.Thread(target=self._host, args=(hosted,), name=f"player:{self.workflow}/{name}")
+            hosted.thread.start()
+        return True
+
+    def stop(self, streams: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Stop streams for good: they stay stopped when the daemon starts again. Return the names of the stopped.
+
+        A stream that is in error stays so: nothing runs in it, and its reason is worth keeping.
+
+        Raises:
+            StopTimeout: a thread did not end within the bound.
+            TargetError: the threads ended, but the state could not be stored.
+            Fenced: likewise, for good: another daemon has taken a stream over, and its state is that daemon's.
+        """
+        with self._ordered(streams) as names:
+            self._end(names)
+            ended = tuple(name for name in names if self.board.progress(name).state is StreamState.RUNNING)
+            self._within_bound(lambda: self._store_stopped(ended))
+            return ended
+
+    def reread_quarantine(self, stream: str) -> None:
+        """Let a stream know that an operator has settled a row of its quarantine."""
+        with self._lock:
+            parts = self._hosted[stream].parts if stream in self._hosted else None
+        if parts is not None:
+            parts.player.reread_quarantine()
+
+    def shut_down(self) -> None:
+        """End all threads, for good: nothing can be started any more. The durable states stay as they are.
+
+        Raises:
+            StopTimeout: a thread did not end within the bound.
+        """
+        with self._lock:
+            self._is_closed = True
+        self._end(self.streams)
+        self._log_stop.set()
+        if self._log_keeper is not None:
+            # What is left of the log is worth the time that storing states may take; else it is lost.
+            self._log_keeper.join(self.stop_timeout_seconds * _STORE_SHARE)
+
+    # The log
+
+    def _keep_log(self) -> None:
+        """Start the thread that writes the board's journal into the log table, once."""
+        with self._lock:
+            if self._log_keeper is not None or self._is_closed:
+                return
+            self._log_keeper = threading.Thread(
+                target=self.board.journal.keep,
+                args=(self._assembly.append_conflicts, self._clock, self._log_stop),
+                name=f"log:{self.workflow}",
+                daemon=True,  # no log is worth a process that does not end
+            )
+            self._log_keeper.start()
+
+    def read_log(self, streams: Sequence[str] | None, limit: int) -> Sequence[StoredEntry]:
+        """Return the last entries of the log about streams, or all, the oldest first.
+
+        Raises:
+            TargetError: the target cannot be reached, or has no log.
+        """
+        return self._assembly.read_log(self.streams if streams is None else streams, limit)
+
+    @contextlib.contextmanager
+    def _ordered(self, streams: Sequence[str] | None) -> Iterator[tuple[str, ...]]:
+        """Keep other orders to these streams off, always in the same order of streams."""
+        names = tuple(name for name in self._hosted if streams is None or name in streams)
+        with contextlib.ExitStack() as stack:
+            for name in names:
+                stack.enter_context(self._orders[name])
+            yield names
+
+    # Ending threads
+
+    def _end(self, names: Sequence[str]) -> None:
+        with self._lock:
+            hosted = [self._hosted[name] for name in names]
+        doing = {one.name: self.board.progress(one.name).phase.value for one in hosted}
+        for one in hosted:
+            if one.is_alive:
+                self.board.update(one.name, phase=Phase.STOPPING, is_at_head=False)
+            one.stop.set()
+        self._each(hosted, lambda parts: parts.interrupt_source())
+        is_ended = self._join(hosted, _GRACE_SHARE)
+        if not is_ended:
+            self._each_aside(hosted, lambda parts: parts.kill_target_query())
+            is_ended = self._join(hosted, _KILL_SHARE)
+        if not is_ended:
+            self._each(hosted, lambda parts: parts.interrupt_target())
+            is_ended = self._join(hosted, _SHUT_SHARE)
+        if not is_ended:
+            hanging = ", ".join(f"{one.name} (was {doing[one.name]})" for one in hosted if one.is_alive)
+            raise StopTimeout(f"workflow {self.workflow}: did not stop within the bound: {hanging}")
+        for one in hosted:
+            self.board.update(one.name, phase=Phase.IDLE)
+
+    def _each(self, hosted: Iterable[Hosted], action: Callable[[StreamParts], None]) -> None:
+        for one in hosted:
+            parts = one.parts
+            if parts is not None and one.is_alive:
+                action(parts)
+
+    def _each_aside(self, hosted: Iterable[Hosted], action: Callable[[StreamParts], None]) -> None:
+        """As ``_each``, side by side and without waiting: a server that hangs takes seconds to refuse."""
+        for one in hosted:
+            threading.Thread(target=self._each, args=([one], action), name=f"ending:{one.name}", daemon=True).start()
+
+    def _join(self, hosted: Sequence[Hosted], share: float) -> bool:
+        """Wait for threads to end; return whether all did."""
+        until = self._clock.monotonic() + self.stop_timeout_seconds * share
+        for one in hosted:
+            if one.thread is not None:
+                one.thread.join(max(0.0, until - self._clock.monotonic()))
+        return not any(one.is_alive for one in hosted)
+
+    def _within_bound(self, action: Callable[[], None]) -> None:
+        """Do something that may hang; after its share of the bound it is left to itself, and may still come true."""
+        outcome: list[VmergeError] = []
+
+        def run() -> None:
+            try:
+                action()
+            except VmergeError as error:
+                outcome.append(error)
+
+        thread = threading.Thread(target=run, name=f"storing:{self.workflow}", daemon=True)
+        thread.start()
+        thread.join(self.stop_timeout_seconds * _STORE_SHARE)
+        if thread.is_alive():
+            self._late = thread
+            outcome.append(TargetError("the target has not answered yet"))
+        if outcome and isinstance(outcome[0], Fenced):
+            raise outcome[0]
+        if outcome:
+            raise TargetError(
+                f"the streams have ended, but that they are stopped could not be stored: {outcome[0].message}",
+                hint="Stop them again when the target answers; or they run again with the next daemon.",
+            ) from outcome[0]
+
+    def _store_stopped(self, names: Iterable[str]) -> None:
+        fenced: list[Fenced] = []
+        for name in names:
+            hosted = self._hosted[name]
+            try:
+                claim = self._claim(hosted)
+                if hosted.is_entered is None:
+                    hosted.is_entered = self._assembly.find(claim) is not None
+                if hosted.is_entered:
+                    self._assembly.write(claim, StreamState.STOPPED, _BY_OPERATOR)
+            except Fenced as error:
+                fenced.append(error)
+                self._fail(hosted, error)
+                continue
+            self.board.update(name, state=StreamState.STOPPED, message=_BY_OPERATOR)
+            logger.info("%s", _BY_OPERATOR, extra=self._about(name))
+        if fenced:
+            raise Fenced(
+                f"the streams have ended, but {'; '.join(error.message for error in fenced)}",
+                hint="Stop them there, if they are to stay stopped.",
+            ) from fenced[0]
+
+    # In the stream's own thread
+
+    def _about(self, stream: str) -> dict[str, str]:
+        """Return what a log record about a stream carries, in whatever thread it is made."""
+        return {"stream": f"{self.workflow}/{stream}"}
+
+    def _host(self, hosted: Hosted) -> None:
+        """Run players until the stream is told to stop or fails for good."""
+        logger.info("starting", extra=self._about(hosted.name))
+        restarts = Restarts()
+        while not hosted.stop.is_set():
+            failure = self._run_player(hosted, restarts)
+            if failure is None or hosted.stop.is_set():
+                break
+            if failure.verdict is not Verdict.TRANSIENT:
+                self._fail(hosted, failure)
+                break
+            restarts.learn(hosted.parts.player if hosted.parts is not None else None)
+            if isinstance(failure, Replanned):
+                logger.info("%s; reading the schemas anew", failure.message, extra={"stream": hosted.name})
+                continue
+            self._back_off(hosted, failure, restarts)
+        self.board.update(hosted.name, phase=Phase.IDLE, blocked=None, is_at_head=False)
+
+    def _run_player(self, hosted: Hosted, restarts: Restarts) -> VmergeError | None:
+        """Run one player to its end; return what ended it, None if nothing went wrong."""
+        try:
+            if not self._may_run(hosted):
+                return None
+            parts = self._assembly.build(
+                self._claim(hosted),
+                self.board,
+                after_conflict=restarts.after_conflict,
+                accepted_schema_changes=hosted.accepted_schema_changes,
+            )
+            hosted.parts = parts
+            # Whoever stops sets the token first and then looks for the parts: one of both sees the other.
+            if not hosted.stop.is_set():
+                parts.player.run(hosted.stop)
+        except VmergeError as error:
+            return error
+        except Exception as error:
+            logger.exception("internal error", extra=self._about(hosted.name))
+            return VmergeError(f"internal error: {type(error).__name__}: {error}")
+        return None
+
+    def _may_run(self, hosted: Hosted) -> bool:
+        """Look at the durable state, entering the stream if there is none; an operator's start overrides it."""
+        claim = self._claim(hosted)
+        stored = self._assembly.find(claim)
+        hosted.is_entered = stored is not None
+        if stored is None:
+            try:
+                self._assembly.enter(claim)
+            except TargetError:
+                hosted.is_entered = None  # the connection may have broken behind the entry
+                raise
+            hosted.is_entered = True
+            return True
+        if stored.state is StreamState.RUNNING:
+            return True
+        if hosted.resumes:
+            self._assembly.write(claim, StreamState.RUNNING, "")
+            hosted.resumes = False
+            return True
+        logger.info("stays %s: %s", stored.state.value, stored.message, extra=self._about(hosted.name))
+        self.board.update(hosted.name, state=stored.state, message=stored.message, applied=stored.position)
+        return False
+
+    def _claim(self, hosted: Hosted) -> Claim:
+        """Return what an order goes by, the same over all restarts: who took the stream meanwhile is to keep it."""
+        if hosted.claim is None:
+            hosted.claim = self._assembly.claim(hosted.name)
+        return hosted.claim
+
+    def _back_off(self, hosted: Hosted, failure: VmergeError, restarts: Restarts) -> None:
+        pause = self._pause(restarts.attempt)
+        if restarts.is_news(failure.message, self._clock.monotonic()):
+            logger.warning("%s; trying again", failure.message, extra=self._about(hosted.name))
+        progress = self.board.progress(hosted.name)
+        counters = replace(progress.counters, restarts=progress.counters.restarts + 1)
+        self.board.update(
+            hosted.name, phase=Phase.BACKING_OFF, message=failure.message, counters=counters, is_at_head=False
+        )
+        hosted.stop.wait(pause)
+
+    def _fail(self, hosted: Hosted, failure: VmergeError) -> None:
+        if hosted.is_entered and not isinstance(failure, Fenced):
+            failure = self._store_failure(hosted, failure)
+        message = _text_of(failure)
+        logger.error("%s", message, extra=self._about(hosted.name))
+        with self._lock:
+            self._failures[hosted.name] = failure
+        self.board.update(hosted.name, state=StreamState.ERROR, message=message)
+
+    def _store_failure(self, hosted: Hosted, failure: VmergeError) -> VmergeError:
+        """Store the error state; return what really ended the stream.
+
+        The row of a stream that was taken over belongs to the daemon that did so. What this one met, such as a dump
+        that the source ended for the newer one's, is then but a consequence.
+        """
+        try:
+            self._assembly.write(self._claim(hosted), StreamState.ERROR, _text_of(failure))
+        except Fenced as fenced:
+            return fenced
+        except Exception as error:  # whatever it is, the board must not go on to say that the stream runs
+            logger.warning("the error state could not be stored: %s", error, extra=self._about(hosted.name))
+        return failure
+
+
+def _text_of(failure: VmergeError) -> str:
+    return " — ".join(filter(None, (failure.message, failure.hint)))

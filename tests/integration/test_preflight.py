@@ -16,6 +16,7 @@ from vmerge.core.findings import Finding, Findings, Severity
 from vmerge.core.ownership import Claim
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import Start, StartAt, StreamRules
+from vmerge.core.schema_policy import OnDdl
 from vmerge.errors import PreflightError
 from vmerge.lab.servers import Server
 from vmerge.mysql.checkpoints import ControlTables
@@ -240,6 +241,17 @@ def test_triggers_keep_statements_away(setting: Setting) -> None:
     assert "triggers" in {finding.id for finding in setting.examine().warnings}
     found = setting.examine(replace(setting.facts(), applier=ApplierSetting.STATEMENTS)).errors
     assert [(error.id, error.where) for error in found] == [("triggers", "target")]
+
+
+def test_privileges_for_schema_changes_are_named(setting: Setting) -> None:
+    """To run schema changes the account needs more, on both databases of the target, and no more than is named."""
+    facts = replace(setting.facts(), on_ddl=OnDdl.EXECUTE)
+    merged, control = setting.examine(facts).errors
+    assert f"lacks ALTER, CREATE, INDEX on `{setting.database}`" in merged.text
+    assert f"lacks ALTER, DROP, INDEX on `{setting.database}_control`" in control.text
+    for finding in (merged, control):
+        setting.target.query(finding.hint.replace("the account.", setting.account))
+    assert setting.examine(facts).errors == ()
 
 
 def test_privileges_through_a_role_count(setting: Setting) -> None:

@@ -74,6 +74,7 @@ def workflow_facts(workflow: Workflow) -> WorkflowFacts:
         streams,
         workflow.true_duplicates.rules,
         workflow.applier,
+        workflow.on_ddl,
     )
 
 

@@ -22,6 +22,7 @@ from vmerge.core.position import GtidSet
 from vmerge.core.risk import Counting
 from vmerge.core.rules import Start, StreamRules, TableName
 from vmerge.core.schema import TableSchema
+from vmerge.core.schema_policy import OnDdl
 from vmerge.core.table_checks import StreamTables, check_quarantine, check_tables
 from vmerge.errors import PreflightError, ServersUnreachable
 from vmerge.mysql.applier_policy import read_policy
@@ -54,6 +55,7 @@ class WorkflowFacts:
     streams: tuple[StreamFacts, ...]
     duplicates: DuplicateRules = STOP_ALWAYS
     applier: ApplierSetting = ApplierSetting.AUTO
+    on_ddl: OnDdl = OnDdl.STOP
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,8 @@ class _Examination:
     def _check_target(self, target: ServerView) -> Iterator[Finding]:
         databases = {name for stream in self._facts.streams for name in stream.rules.databases.values()}
         user = self._facts.target.user
-        yield from check_target(target, user, sorted(databases), self._facts.control_database)
+        facts = self._facts
+        yield from check_target(target, user, sorted(databases), facts.control_database, facts.on_ddl)
         self.policy = read_policy(target.connection, self._facts.applier, user, databases)
         yield from check_policy(target, self.policy)
 

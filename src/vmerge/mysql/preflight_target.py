@@ -5,7 +5,8 @@ Knows: the variables and privileges that applying row events needs. Never knows:
 
 Least privileges of the account on the target, found by trying: REPLICATION_APPLIER on *.*, for row events; SELECT,
 INSERT, UPDATE and DELETE on each database that is merged into, for statements TRIGGER, too; CREATE, SELECT, INSERT,
-UPDATE and DELETE on the control database.
+UPDATE and DELETE on the control database. To run schema changes (``on_ddl: execute``): ALTER, CREATE and INDEX on the
+merged databases, ALTER, DROP and INDEX on the control database.
 BINLOG itself needs only INSERT, UPDATE or DELETE, as the row says, and fails without a text when they lack (1105);
 SELECT is for the schema and for comparing rows. BINLOG_ADMIN with SESSION_VARIABLES_ADMIN would serve in place of
 REPLICATION_APPLIER, but may do more.
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Iterator
 
 from vmerge.core.appliers import ApplierPolicy, ApplierSetting
 from vmerge.core.findings import Finding, error, warning
+from vmerge.core.schema_policy import OnDdl
 from vmerge.mysql.preflight_server import (
     Expectation,
     ServerView,
@@ -41,6 +43,9 @@ TARGET_VARIABLES = (
 
 ROW_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE")
 CONTROL_PRIVILEGES = ("CREATE", *ROW_PRIVILEGES)
+DDL_PRIVILEGES = ("ALTER", "CREATE", "INDEX")
+REHEARSAL_PRIVILEGES = ("ALTER", "DROP", "INDEX")
+"""On the control database, where a schema change is tried on an empty copy."""
 
 _EXPECTATIONS: tuple[Expectation, ...] = (
     (
@@ -75,11 +80,15 @@ _EXPECTATIONS: tuple[Expectation, ...] = (
 )
 
 
-def check_target(server: ServerView, user: str, databases: Iterable[str], control_database: str) -> Iterator[Finding]:
+def check_target(
+    server: ServerView, user: str, databases: Iterable[str], control_database: str, on_ddl: OnDdl
+) -> Iterator[Finding]:
     """Yield what does not fit at the target."""
     yield from check_variables(server, _EXPECTATIONS)
-    needs = {database: ROW_PRIVILEGES for database in databases}
-    yield from check_privileges(server, {**needs, control_database: CONTROL_PRIVILEGES}, user)
+    runs_ddl = on_ddl is OnDdl.EXECUTE
+    needs = {database: ROW_PRIVILEGES + (DDL_PRIVILEGES if runs_ddl else ()) for database in databases}
+    control = CONTROL_PRIVILEGES + (REHEARSAL_PRIVILEGES if runs_ddl else ())
+    yield from check_privileges(server, {**needs, control_database: control}, user)
     yield from check_databases(
         server, needs, "Create it, with its tables, or correct `databases` in the workflow file."
     )

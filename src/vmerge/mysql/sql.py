@@ -341,8 +341,12 @@ PROBES = {
     "UPDATE": "EXPLAIN UPDATE {table} SET a = NULL",
     "DELETE": "EXPLAIN DELETE FROM {table}",
     "CREATE": "CREATE TABLE {table} (a INT, a INT)",
+    "ALTER": "ALTER TABLE {table} ADD COLUMN a INT, ADD COLUMN a INT",
+    "INDEX": "CREATE INDEX a ON {table} (a, a)",
+    "DROP": "DROP VIEW {table}",
 }
-"""What tells whether an account has a privilege on a database. The CREATE fails on its two columns of one name."""
+"""What tells whether an account has a privilege on a database. Even with such a table there, CREATE, ALTER and INDEX
+would fail on a column that they name twice, and DROP on its not being a view."""
 
 PROBE_REPLICATION_SLAVE = ("SHOW REPLICAS", "SHOW SLAVE HOSTS")
 """Needs the same privilege as a dump: as versions from 8.0.22 on call it, and as earlier ones do."""

@@ -8,12 +8,13 @@ import pytest
 from tests.integration.applying import Carrier
 from tests.integration.reading import Change, executed, row
 
+from vmerge.core.appliers import ApplierSetting
 from vmerge.errors import CorruptEvent, KeyConflict, TargetAltered
 from vmerge.lab.servers import Server
 
 pytestmark = pytest.mark.server
 
-MakeCarrier = Callable[[str], Carrier]
+MakeCarrier = Callable[..., Carrier]
 
 EXTREMES = {
     "integers": (
@@ -97,10 +98,10 @@ def make_carrier(shard_a: Server, target: Server, database: str) -> Iterator[Mak
     """Makes the same tables on both sides and a carrier between them."""
     made: list[Carrier] = []
 
-    def make(tables: str) -> Carrier:
+    def make(tables: str, setting: ApplierSetting = ApplierSetting.AUTO) -> Carrier:
         for server, name in ((shard_a, database), (target, f"{database}_merged")):
             server.execute_script(f"CREATE DATABASE {name}; USE {name}; {tables}")
-        made.append(Carrier(shard_a, target, database))
+        made.append(Carrier(shard_a, target, database, setting=setting))
         return made[-1]
 
     yield make
@@ -287,7 +288,7 @@ def test_a_table_that_is_altered_on_both_sides(make_carrier: MakeCarrier) -> Non
 
 def test_rows_of_two_shapes_in_one_batch(make_carrier: MakeCarrier) -> None:
     """Old and new rows of a table that meet in one batch stand in separate statements, and the server survives them."""
-    carrier = make_carrier("CREATE TABLE t (id INT PRIMARY KEY, a INT NOT NULL)")
+    carrier = make_carrier("CREATE TABLE t (id INT PRIMARY KEY, a INT NOT NULL)", ApplierSetting.EVENTS)
     alter = "ALTER TABLE {}.t ADD b INT NOT NULL DEFAULT 9"
     carrier.target.query(alter.format(carrier.target_database))
     carrier.applier = carrier.make_applier()

@@ -259,8 +259,8 @@ def test_an_account_at_its_limit(target: Server, database: str, resource: str) -
 
 def test_a_server_at_its_limit_for_each_account(start_server: Callable[..., Server]) -> None:
     """1203: the server's own limit of connections of one account is waited for likewise."""
-    server = start_server(options={"max_user_connections": 1})
-    server.query(f"CREATE USER limited IDENTIFIED BY '{SECRET}'")
+    server = start_server()
+    server.execute_script(f"CREATE USER limited IDENTIFIED BY '{SECRET}'; SET GLOBAL max_user_connections = 1")
     limited = replace(endpoint(server), user="limited", password=SECRET)
     first = connect(limited, read_timeout_seconds=5, session={})
     with pytest.raises(MySQLError) as caught:

@@ -57,6 +57,9 @@ class SimLedger:
         """See ``Ledger``."""
         return self.notes.get(shadow, [])
 
+    def outdate(self, tables: frozenset[TableName] | None, at_microseconds: int) -> None:
+        """See ``Ledger``: rows of the simulator name nothing, and need no memory."""
+
     def log(self, kind: str, message: str) -> None:
         """See ``Ledger``."""
         self.logged.append((kind, message))
@@ -95,6 +98,10 @@ class PlainInterpreter:
     def read(self, change: SchemaChange) -> Reading:
         """See ``Interpreter``."""
         return Alteration(takes_rows=change.statement.startswith("TRUNCATE"))
+
+    def changed_tables(self, change: SchemaChange) -> frozenset[TableName] | None:
+        """See ``Interpreter``."""
+        return None
 
     def translate(self, change: SchemaChange, reading: Reading, collected: Sequence[str]) -> TargetStatement:
         """See ``Interpreter``."""

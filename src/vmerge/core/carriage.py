@@ -46,6 +46,14 @@ class TablePlan:
     source: TableSchema | None
     target: TableSchema | None
     rule: TableRule | None = None
+    has_changed: bool = False
+    """Whether the source's table is another one by now than that of the rows that come next."""
+    earlier: TableSchema | None = None
+    """If so: what it was, as far as that is known."""
+
+    def source_of(self, table_map: TableMap) -> TableSchema | None:
+        """Return the source's table for rows of this shape; rows that name their columns are told apart by that."""
+        return self.earlier if self.has_changed and not table_map.names else self.source
 
 
 def carry(table_map: TableMap, table: TablePlan, policy: ApplierPolicy) -> tuple[Carried, ApplierKind]:
@@ -55,7 +63,7 @@ def carry(table_map: TableMap, table: TablePlan, policy: ApplierPolicy) -> tuple
         SchemaMismatch: the target's table is missing or not proven equal.
     """
     target = _require_target(table_map, table)
-    source = _agreeing(table_map, table.source)
+    source = _agreeing(table_map, table.source_of(table_map))
     if table.rule is None:
         return Carried(table_map), _choose(table_map, source, target, policy)
     layout = _lay_out(table_map, source, target, table.rule)

@@ -34,7 +34,10 @@ class Plan:
         sources: Iterable[TableSchema],
         targets: Iterable[TableSchema],
         policy: ApplierPolicy = ANY_APPLIER,
+        earlier: Mapping[TableName, TableSchema | None] | None = None,
     ) -> None:
+        """``earlier``: by target table, what a source's table that has changed was for the rows that come next."""
+        self._earlier = earlier or {}
         self._rules = rules
         self._policy = policy
         self._appliers: dict[TableMap, ApplierKind] = {}
@@ -63,7 +66,15 @@ class Plan:
         return tables
 
     def _table_plan(self, name: TableName, target_name: TableName, source: TableSchema | None) -> TablePlan:
-        return TablePlan(name, target_name, source, self._targets.get(target_name), self._rules.rule(target_name))
+        return TablePlan(
+            name,
+            target_name,
+            source,
+            self._targets.get(target_name),
+            self._rules.rule(target_name),
+            target_name in self._earlier,
+            self._earlier.get(target_name),
+        )
 
     def _find_real_tables(self) -> dict[str, frozenset[str]]:
         """Return, in lower case, which tables of each source database go to tables that the target has."""
@@ -206,6 +217,18 @@ class Plan:
             is_alter = first_word(change.statement) == "ALTER"
             return ShadowStatement(shadow, Note.ADDS if is_alter else Note.BEGINS)
         return self._exchange(read) or Alteration(read.takes_rows)
+
+    def changed_tables(self, change: SchemaChange) -> frozenset[TableName] | None:
+        """Return the target's names of the tables that a statement may change at the source; None for any."""
+        read = read_change(change.statement, change.database)
+        if read is None or read.databases or not all(_is_plain(part) for name in read.tables for part in name):
+            return None
+        folded = {_folded(name) for name in read.tables}
+        return frozenset(
+            target
+            for target in self._targets
+            if any(_folded(name) in folded for name in self._rules.source_names(target))
+        )
 
     def creates(self, change: SchemaChange) -> bool:
         """Whether a statement makes a table that the stream carries and the target lacks."""

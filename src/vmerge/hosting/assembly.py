@@ -40,6 +40,7 @@ from vmerge.mysql.quarantine_orders import QuarantineOrders
 from vmerge.mysql.schema_changes import MySqlLedger
 from vmerge.mysql.schemas import read_logs_cascades, read_schemas
 from vmerge.mysql.source import DumpSource, decompress, source_positions
+from vmerge.mysql.source_memory import SourceMemory, SourceTable, read_altered_at
 from vmerge.mysql.spool import SpooledRows
 from vmerge.mysql.states import MySqlStates
 from vmerge.mysql.target import MySqlTarget
@@ -253,6 +254,7 @@ class WorkflowAssembly:
         with short_connection(self._workflow.source_endpoint(stream), "reading schemas", source_fault) as connection:
             sources = read_schemas(connection, databases.keys())
             logs_cascades = read_logs_cascades(connection)
+            altered_at = read_altered_at(connection, databases.keys())
         endpoint = self._workflow.target_endpoint
         with short_connection(endpoint, "reading schemas", target_fault) as connection:
             targets = read_schemas(connection, databases.values())
@@ -265,7 +267,15 @@ class WorkflowAssembly:
             *check_quarantine(self._workflow.true_duplicates.rules, definitions, targets),
         ]
         require(Findings.of(unfit))
-        return Plan(rules, sources.values(), targets.values(), policy), definitions
+        tables = {
+            target: SourceTable(schema, altered_at.get(name))
+            for name, schema in sources.items()
+            if (target := rules.target_name(*name)) in targets
+        }
+        with short_connection(endpoint, "recalling schemas", target_fault) as connection:
+            memory = SourceMemory(self._workflow.target.control_database, self._workflow.workflow, stream)
+            earlier = memory.recall(connection, tables)
+        return Plan(rules, sources.values(), targets.values(), policy, earlier), definitions
 
 
 def _server_id(identity: UUID) -> int:

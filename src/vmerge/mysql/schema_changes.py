@@ -44,6 +44,7 @@ from vmerge.mysql.definitions import read_definitions
 from vmerge.mysql.faults import commit_fault, target_fault
 from vmerge.mysql.joint_commit import membership_of
 from vmerge.mysql.schemas import show_generated_keys
+from vmerge.mysql.source_memory import SourceMemory
 
 LONGEST_STATEMENT_SECONDS = 30 * 24 * 3600
 """A large table is altered for hours; an operator's stop ends the call in any case."""
@@ -102,6 +103,14 @@ class MySqlLedger:
             self._execute(connection, sql.CREATE_SHADOW_CHANGE_TABLE)
             rows = self._execute(connection, sql.READ_SHADOW, self._tables.workflow, self._stream, *shadow)
         return [row[0] for row in rows]
+
+    def outdate(self, tables: frozenset[TableName] | None, at_microseconds: int) -> None:
+        """See ``vmerge.player.schema_changes.Ledger``."""
+        with short_connection(self._endpoint, "noting a schema change", target_fault) as connection:
+            self._memory(self._stream).pass_change(connection, tables, at_microseconds // 1_000_000)
+
+    def _memory(self, stream: str) -> SourceMemory:
+        return SourceMemory(self._database, self._tables.workflow, stream)
 
     def log(self, kind: str, message: str) -> None:
         """See ``vmerge.player.schema_changes.Ledger``."""
@@ -207,8 +216,11 @@ class MySqlLedger:
 
     def _finish(self, connection: Connection[Any], begun: _Begun, members: Sequence[Arrival]) -> None:
         self._set(connection, {"time_zone": "+00:00"})
+        self._execute(connection, sql.CREATE_SOURCE_TABLE_TABLE)  # it commits
         connection.begin()
         for member in members:
+            at = member.committed_at_microseconds // 1_000_000
+            self._memory(member.stream).outdate(connection, [member.statement.table], at)
             self._tables.write_barrier_checkpoint(connection, member, membership_of(member.membership).epoch)
         self._execute(connection, sql.END_SCHEMA_CHANGE, begun.id)
         for member in members:

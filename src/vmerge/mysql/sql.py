@@ -110,6 +110,47 @@ CREATE TABLE IF NOT EXISTS {control}.schema_change (
 """
 """One row for each schema change that was run for all streams."""
 
+CREATE_SOURCE_TABLE_TABLE = """
+CREATE TABLE IF NOT EXISTS {control}.source_table (
+  workflow VARCHAR(64) NOT NULL,
+  stream VARCHAR(64) NOT NULL,
+  target_database VARCHAR(64) NOT NULL,
+  target_table VARCHAR(64) NOT NULL,
+  description LONGTEXT NULL COMMENT 'the table at the source; rows without names are read by it; NULL: to be read anew',
+  passed_at BIGINT NULL COMMENT 'when the change was made that the stream passed last, in seconds since 1970',
+  PRIMARY KEY (workflow, stream, target_database, target_table)
+) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
+"""
+"""One row for each table that a stream has carried; see mysql/source_memory.py."""
+
+READ_SOURCE_TABLES = """
+SELECT target_database, target_table, description, passed_at FROM {control}.source_table
+WHERE workflow = %s AND stream = %s
+"""
+
+RENEW_SOURCE_TABLE = """
+UPDATE {control}.source_table SET description = %s, passed_at = NULL
+WHERE workflow = %s AND stream = %s AND target_database = %s AND target_table = %s
+"""
+
+ENTER_SOURCE_TABLE = """
+INSERT INTO {control}.source_table (workflow, stream, target_database, target_table, description)
+VALUES (%s, %s, %s, %s, %s)
+"""
+
+OUTDATE_SOURCE_TABLES = """
+UPDATE {control}.source_table SET description = NULL, passed_at = %s WHERE workflow = %s AND stream = %s
+"""
+
+OUTDATE_SOURCE_TABLE = """
+UPDATE {control}.source_table SET description = NULL, passed_at = %s
+WHERE workflow = %s AND stream = %s AND target_database = %s AND target_table = %s
+"""
+
+READ_ALTERED_AT = """
+SELECT table_schema, table_name, UNIX_TIMESTAMP(create_time) FROM information_schema.tables WHERE table_schema IN %s
+"""
+
 CREATE_SHADOW_CHANGE_TABLE = """
 CREATE TABLE IF NOT EXISTS {control}.shadow_change (
   id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,

@@ -53,6 +53,7 @@ class StatementApplier:
             ((packet_bytes,),) = cursor.fetchall()
             cursor.execute(sql.READ_CHARSETS)
             charsets = {int(id): normal_charset(name) or name for id, name in cursor.fetchall()}
+        connection.rollback()  # reading has begun a transaction
         self._charsets: Mapping[int, str] = charsets
         self._packet_bytes = int(packet_bytes) - _PACKET_HEAD_BYTES
         self._limit = min(STATEMENT_BYTES, self._packet_bytes // 2)

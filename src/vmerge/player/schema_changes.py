@@ -53,9 +53,15 @@ class Interpreter(Protocol):
         ``collected`` has what was done to a tool's shadow table.
         """
 
+    def changed_tables(self, change: SchemaChange) -> frozenset[TableName] | None:
+        """Return the target's names of the tables that a statement may change at the source; None for any."""
+
 
 class Ledger(Protocol):
     """What the target keeps and does about schema changes."""
+
+    def outdate(self, tables: frozenset[TableName] | None, at_microseconds: int) -> None:
+        """The stream passes a change of these tables, made at that time: their source is to be asked again."""
 
     def note(self, gtid: Gtid, reading: ShadowStatement, statement: str) -> None:
         """Keep what was done to a tool's shadow table, as often as it comes."""
@@ -125,6 +131,7 @@ class SchemaChanges:
             Replanned: the change has been run, and the stream's checkpoint tells whether it is behind it.
         """
         if change.gtid in self._rules.accepted:
+            self._outdate(change)
             return None
         reading = self._interpreter.read(change)
         if isinstance(reading, ShadowStatement):
@@ -133,20 +140,25 @@ class SchemaChanges:
         if self._rules.on_ddl is OnDdl.EXECUTE:
             return self._wait(change, reading, position)
         if self._rules.on_ddl is OnDdl.IGNORE and not _takes_rows(reading):
+            self._outdate(change)
             return None
         raise self._refusal(change, reading)
 
     def passed(self, change: SchemaChange) -> None:
         """The position behind a change is stored. Raises ``Replanned`` if schemas are to be read anew."""
-        if change.gtid in self._rules.accepted or self._rules.on_ddl is not OnDdl.IGNORE:
-            return
-        if isinstance(self._interpreter.read(change), ShadowStatement):
+        if change.gtid in self._rules.accepted:
+            raise Replanned(f"stream {self._name} passed a schema change, transaction {change.gtid}")
+        if self._rules.on_ddl is not OnDdl.IGNORE or isinstance(self._interpreter.read(change), ShadowStatement):
             return
         text = f"transaction {change.gtid}: {shown(change.statement)}"
         logger.info("ignored a schema change, %s", text, extra={"stream": self._name})
         self._reporter.ignored_change()
         self._ledger.log("schema change ignored", text)
         raise Replanned(f"stream {self._name} ignored a schema change, {text}")
+
+    def _outdate(self, change: SchemaChange) -> None:
+        """Before the position moves behind the change: what is read anew too early is still right, too late is not."""
+        self._ledger.outdate(self._interpreter.changed_tables(change), change.committed_at_microseconds)
 
     def leave(self) -> None:
         """Wait at no barrier any more."""

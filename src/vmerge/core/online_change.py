@@ -1,8 +1,8 @@
 """Tables of online schema change tools, recognised by their names.
 
-Knows: how gh-ost and pt-online-schema-change name the tables that stand beside the one they change. Never knows: which
-tables there are. Used by ``core/plan.py``. Sources: gh-ost, ``go/base/context.go``; pt-online-schema-change, its manual
-under "--new-table-name" and "DESCRIPTION".
+Knows: how gh-ost and pt-online-schema-change name the tables that stand beside the one they change. Never knows:
+which tables there are. Used by ``core/plan.py`` and ``core/table_checks.py``. Sources: gh-ost,
+``go/base/context.go``; pt-online-schema-change, its manual under "--new-table-name" and "DESCRIPTION".
 
 Both fill a *shadow* table with the new columns beside the real one, and exchange the two with one RENAME TABLE in the
 end; what the real one was then has a name for old tables. gh-ost keeps a *log* table, too. pt-online-schema-change puts
@@ -12,9 +12,11 @@ as many underscores in front as make the name a new one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass
 from enum import Enum
+
+from vmerge.core.rules import StreamRules, TableName
 
 LONGEST_NAME = 64
 """Of a table; both tools cut the real table's name when theirs would be longer."""
@@ -71,6 +73,28 @@ def tool_table(name: str, reals: Set[str]) -> ToolTable | None:
             if real is not None:
                 return ToolTable(tool, role, real)
     return None
+
+
+class ToolTables:
+    """The tools' tables among those of one source. Immutable.
+
+    A name is believed only beside a real table that the stream carries, and not if the target has a table for it, too.
+    """
+
+    def __init__(self, rules: StreamRules, targets: Collection[TableName]) -> None:
+        self._rules = rules
+        self._targets = targets
+        reals: dict[str, set[str]] = {}
+        for target in targets:
+            for database, table in rules.source_names(target):
+                reals.setdefault(database.lower(), set()).add(table.lower())
+        self._reals = reals
+
+    def find(self, database: str, table: str) -> ToolTable | None:
+        """Return what a source's table is to a tool; None when it is an ordinary one."""
+        if self._rules.target_name(database, table) in self._targets:
+            return None
+        return tool_table(table, self._reals.get(database.lower(), frozenset()))
 
 
 def _bases(base: str, tool: Tool) -> Iterator[str]:

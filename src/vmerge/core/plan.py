@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from vmerge.core.appliers import ANY_APPLIER, ApplierKind, ApplierPolicy, Choice
 from vmerge.core.carriage import TablePlan, carry, choose, require_kept
 from vmerge.core.events import SchemaChange, TableMap
-from vmerge.core.online_change import Role, ToolTable, tool_table
+from vmerge.core.online_change import Role, ToolTable, ToolTables
 from vmerge.core.projection import Carried
 from vmerge.core.rules import StreamRules, TableName, TablePattern, TableRule
 from vmerge.core.schema import TableSchema
@@ -42,7 +42,7 @@ class Plan:
         self._policy = policy
         self._appliers: dict[TableMap, ApplierKind] = {}
         self._targets: Mapping[TableName, TableSchema] = {(schema.database, schema.table): schema for schema in targets}
-        self._real_tables = self._find_real_tables()
+        self._tools = ToolTables(rules, self._targets)
         self.tables: Mapping[TableName, TablePlan] = self._make_tables(sources)
         self._patterns = tuple(TablePattern(pattern.text.lower()) for pattern in rules.patterns)
         keys = [(name, key) for name, schema in self._targets.items() for key in schema.foreign_keys]
@@ -75,14 +75,6 @@ class Plan:
             target_name in self._earlier,
             self._earlier.get(target_name),
         )
-
-    def _find_real_tables(self) -> dict[str, frozenset[str]]:
-        """Return, in lower case, which tables of each source database go to tables that the target has."""
-        found: dict[str, set[str]] = {}
-        for target in self._targets:
-            for database, table in self._rules.source_names(target):
-                found.setdefault(database.lower(), set()).add(table.lower())
-        return {database: frozenset(tables) for database, tables in found.items()}
 
     def table(self, database: str, table: str) -> TablePlan | None:
         """Return the plan of one source table; None when the stream does not carry it."""
@@ -244,6 +236,8 @@ class Plan:
         zone = dict(change.session).get("time_zone")
         if zone is not None and not _is_offset(str(zone)):
             raise Refused(f"it depends on the time zone {zone} of the source's session")
+        if dict(change.session).get("explicit_defaults_for_timestamp") == 0:
+            raise Refused("a TIMESTAMP column may take the time of execution (explicit_defaults_for_timestamp is OFF)")
         if isinstance(reading, Alteration) and reading.takes_rows:
             raise Refused("rows go away with it, or it cannot be read")
         if isinstance(reading, Exchange):
@@ -280,13 +274,8 @@ class Plan:
         return Exchange(tool, shadow, real)
 
     def tool_table(self, database: str, table: str) -> ToolTable | None:
-        """Return what a source's table is to an online schema change tool; None when it is an ordinary one.
-
-        A name is believed only beside a real table that the stream carries, and not if the target has that name, too.
-        """
-        if self._rules.target_name(database, table) in self._targets:
-            return None
-        return tool_table(table, self._real_tables.get(database.lower(), frozenset()))
+        """Return what a source's table is to an online schema change tool; None when it is an ordinary one."""
+        return self._tools.find(database, table)
 
     def _may_have_any(self, drop: Change) -> bool:
         """Whether the target may have rows of what is dropped: none went into a table that it lacked at the start."""

@@ -22,6 +22,7 @@ from vmerge.core.carriage import TablePlan, choose
 from vmerge.core.duplicates import DuplicatePolicy, DuplicateRules
 from vmerge.core.findings import Finding, error, warning
 from vmerge.core.layout import Unfit
+from vmerge.core.online_change import ToolTables
 from vmerge.core.rule_checks import check_filter, check_names, under_rule
 from vmerge.core.rules import StreamRules, TableName
 from vmerge.core.schema import GENERATED_KEY, ForeignKey, TableSchema, key_differences
@@ -92,7 +93,10 @@ def check_tables(
         rules = {stream.name: stream.rules for stream in streams}
         yield from check_names(rules, {stream.name: tuple(stream.tables) for stream in streams})
     for stream in streams:
+        tools = ToolTables(stream.rules, targets)
         for source, target_name in stream.carried():
+            if tools.find(source.database, source.table) is not None:
+                continue  # it comes and goes, and no stream carries it
             where = f"stream {stream.name}, {source.name}"
             target = targets.get(target_name)
             choice = choose(stream.plan(source, target_name, target), policy)

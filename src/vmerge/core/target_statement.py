@@ -6,7 +6,8 @@ Never knows: which tables there are, or who runs a statement. Used by ``core/pla
 The target's table is the union of the shards' at the barrier, so a change may run there only if what it does to a row
 depends on that row alone, and takes none away. That is a short list: columns and indexes added, dropped, renamed and
 modified. A column that is added with a value of its own for each row (AUTO_INCREMENT, CURRENT_TIMESTAMP, UUID()) has
-another one for the same row on the target, so it is refused.
+another one for the same row on the target, so it is refused; and so is one that is modified to have it, as rows with
+NULL may take it then.
 """
 
 from __future__ import annotations
@@ -200,7 +201,9 @@ def _require_known(clause: Sequence[Token]) -> None:
     words = [token.keyword for token in clause]
     if not words or words[0] not in _CLAUSES | _OPTIONS or "PARTITION" in words[:2]:
         raise Refused(f"`{' '.join(words[:2])}` is no change that vmerge runs")
-    if words[0] != "ADD" or (len(words) > 1 and words[1] in _INDEX_WORDS):
+    if words[0] == "RENAME" and words[1:2] not in (["COLUMN"], ["INDEX"], ["KEY"]):
+        raise Refused("it gives the table another name")
+    if words[0] not in ("ADD", "MODIFY", "CHANGE") or (len(words) > 1 and words[1] in _INDEX_WORDS):
         return
     own = next((word for at, word in enumerate(words) if word in _EACH_ROW_ITS_OWN), None)
     has_call = any(word == "DEFAULT" and words[at + 1 : at + 2] == ["("] for at, word in enumerate(words))

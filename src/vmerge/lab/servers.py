@@ -10,6 +10,7 @@ A lab belongs to one thread.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import random
@@ -156,8 +157,10 @@ class Server:
         self._process = None
 
     def pause(self) -> None:
-        """Freezes the server: connections stay open and nothing answers."""
+        """Freezes the server: connections stay open and nothing answers. Returns when all its threads stand still."""
         self._signal(signal.SIGSTOP)
+        while self.is_running and not _is_stopped(self.pid):
+            time.sleep(POLL_SECONDS)
 
     def resume(self) -> None:
         """Lets a paused server go on."""
@@ -293,6 +296,15 @@ class Lab:
         shutil.copytree(self._template, server.datadir, ignore=shutil.ignore_patterns("auto.cnf"))
         self._servers.append(server)
         return server
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped every thread of a process: they follow one by one."""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # a thread that has ended meanwhile
+            if stat.read_text().rpartition(")")[2].split()[0] not in ("T", "t", "Z", "X"):
+                return False
+    return True
 
 
 def _server_command(distribution: Distribution, folder: Path, port: int, options: Options) -> tuple[str, ...]:

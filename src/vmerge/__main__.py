@@ -1,5 +1,5 @@
 """``python -m vmerge``: the command line."""
 
-from vmerge.cli import main
+from vmerge.cli.entry import run
 
-main(prog_name="vmerge")
+run()

@@ -136,7 +136,7 @@ def test_kept_demo_can_be_looked_at(demo: Demo) -> None:
     output = demo.read_until(process, "Ctrl-C")
     match = re.search(r"vmerge (status) --watch (--state-dir \S+)", output)
     assert match is not None, output
-    command = (sys.executable, "-m", "vmerge.cli", match[1], *match[2].split())
+    command = (sys.executable, "-m", "vmerge", match[1], *match[2].split())
     status = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert re.search(r"shop +-80 +running", status)
     process.send_signal(signal.SIGINT)

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from vmerge import errors
-from vmerge.cli import main
+from vmerge.cli.main import main
 from vmerge.core.states import Phase, StreamState
 
 ROOT = Path(__file__).parents[2]

@@ -109,7 +109,7 @@ class Merge(Program):
 
     def command(self, *words: str) -> list[str]:
         """Return the command line of a vmerge command that concerns this daemon."""
-        return [sys.executable, "-m", "vmerge.cli", *words, "--state-dir", str(self.state_folder)]
+        return [sys.executable, "-m", "vmerge", *words, "--state-dir", str(self.state_folder)]
 
     def progress(self) -> dict[str, dict[str, Any]]:
         """Return the status of each stream by its name.

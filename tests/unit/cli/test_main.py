@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from vmerge import __version__
-from vmerge.cli import main
+from vmerge.cli.main import main
 from vmerge.hosting.control import SOCKET_NAME
 from vmerge.hosting.state_folder import LOCK_NAME, is_locked, locked_folder
 

@@ -1,0 +1,45 @@
+"""``vmerge start`` and ``vmerge stop``: orders to streams.
+
+Knows: how orders are given, and their outcome told. Never knows: how they are carried out. User: `main`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from vmerge.cli.options import DASHED_NAMES, one_or_all, state_folder_option
+from vmerge.errors import DaemonError
+from vmerge.hosting.control_client import ControlClient
+
+
+@click.command(context_settings=DASHED_NAMES)
+@click.argument("workflow")
+@click.argument("stream", required=False)
+@click.option(
+    "--past-schema-change", metavar="GTID", help="Go on behind this schema change, made on the target by hand."
+)
+@state_folder_option()
+def start(workflow: str, stream: str | None, past_schema_change: str | None, state_folder: Path) -> None:
+    """Start a WORKFLOW's streams, or one STREAM; also those that were stopped or have failed."""
+    started = ControlClient(state_folder).start(workflow, one_or_all(stream), past_schema_change)
+    if past_schema_change is not None and not started:
+        raise DaemonError(
+            "nothing was started: what runs has not stopped at that schema change",
+            hint=f"See `vmerge status {workflow}`.",
+        )
+    if started:
+        click.echo(f"Started: {', '.join(started)}. `vmerge status {workflow}` shows how they fare.")
+    else:
+        click.echo("Nothing to start: it runs already.")
+
+
+@click.command(context_settings=DASHED_NAMES)
+@click.argument("workflow")
+@click.argument("stream", required=False)
+@state_folder_option()
+def stop(workflow: str, stream: str | None, state_folder: Path) -> None:
+    """Stop a WORKFLOW's streams, or one STREAM; they stay stopped until `vmerge start`."""
+    stopped = ControlClient(state_folder).stop(workflow, one_or_all(stream))
+    click.echo(f"Stopped: {', '.join(stopped)}." if stopped else "Nothing to stop: it does not run.")

@@ -130,6 +130,8 @@ def test_states_survive_restarts(site: Site) -> None:
         assert started.returncode == 0
         assert started.stdout.startswith("Started: b.")
         assert site.vmerge("start", site.workflow).stdout == "Nothing to start: it runs already.\n"
+        assert site.vmerge("restart", site.workflow).stdout.startswith("Restarted: a, b.")
+        insert_customers(site.shards["a"], 2 * 10**9, 1)
         site.require_exact()
 
 

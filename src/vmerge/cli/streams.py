@@ -1,4 +1,4 @@
-"""``vmerge start`` and ``vmerge stop``: orders to streams.
+"""``vmerge start``, ``stop`` and ``restart``: orders to streams.
 
 Knows: how orders are given, and their outcome told. Never knows: how they are carried out. User: `main`.
 """
@@ -43,3 +43,13 @@ def stop(workflow: str, stream: str | None, state_folder: Path) -> None:
     """Stop a WORKFLOW's streams, or one STREAM; they stay stopped until `vmerge start`."""
     stopped = ControlClient(state_folder).stop(workflow, one_or_all(stream))
     click.echo(f"Stopped: {', '.join(stopped)}." if stopped else "Nothing to stop: it does not run.")
+
+
+@click.command(context_settings=DASHED_NAMES)
+@click.argument("workflow")
+@click.argument("stream", required=False)
+@state_folder_option()
+def restart(workflow: str, stream: str | None, state_folder: Path) -> None:
+    """Stop a WORKFLOW's streams, or one STREAM, and start them anew; also those that were stopped or have failed."""
+    restarted = ControlClient(state_folder).restart(workflow, one_or_all(stream))
+    click.echo(f"Restarted: {', '.join(restarted)}. `vmerge status {workflow}` shows how they fare.")

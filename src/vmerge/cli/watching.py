@@ -13,8 +13,8 @@ import click
 
 from vmerge.cli.options import DASHED_NAMES, REFRESH_SECONDS, one_or_all, state_folder_option
 from vmerge.errors import DaemonError
-from vmerge.hosting.control import LOG_ENTRIES
 from vmerge.hosting.control_client import ControlClient
+from vmerge.hosting.control_paths import LOG_ENTRIES
 from vmerge.hosting.daemon import stop_signals
 from vmerge.hosting.showing import LogTail, log_text, show_text
 from vmerge.hosting.status import Snapshot, status_table

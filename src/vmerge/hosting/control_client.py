@@ -1,7 +1,7 @@
 """The command line's way to the daemon of a state folder.
 
-Knows: the paths of ``control.py``, and how long an answer may take. Never knows: how a request is carried out. Used by
-the command line and the lab.
+Knows: the paths of ``control_paths.py``, and how long an answer may take. Never knows: how a request is carried out.
+Used by the command line and the lab.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from vmerge.errors import DaemonError, VmergeError
-from vmerge.hosting.control import LOG_ENTRIES, control_socket
+from vmerge.hosting.control import control_socket
+from vmerge.hosting.control_paths import LOG_ENTRIES
 from vmerge.hosting.status import Snapshot
 
 _ANSWER_SECONDS = 5.0
@@ -72,6 +73,12 @@ class ControlClient:
         body = {"workflow": workflow, "streams": streams}
         stopped: list[str] = self._request("POST", "/v1/stop", body, _STOP_ANSWER_SECONDS)["streams"]
         return stopped
+
+    def restart(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
+        """Stop streams and start them anew; return their names."""
+        body = {"workflow": workflow, "streams": streams}
+        restarted: list[str] = self._request("POST", "/v1/restart", body, _STOP_ANSWER_SECONDS)["streams"]
+        return restarted
 
     def quarantine(self, workflow: str, order: str, id: int | None = None) -> Snapshot:
         """Give an order about rows in quarantine: ``list``, or ``show``, ``retry``, ``drop`` with a row's number."""

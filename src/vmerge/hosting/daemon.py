@@ -202,6 +202,10 @@ class Daemon:
         """Stop streams and keep them stopped; return the names of those that ran."""
         return self._find(workflow, streams).stop(streams)
 
+    def restart(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
+        """Stop streams and start them anew, also stopped and failed ones; return their names."""
+        return self._find(workflow, streams).restart(streams)
+
     def quarantine(self, workflow: str, order: str, id: int | None) -> Snapshot:
         """Carry out an operator's order about rows in quarantine; see ``QuarantineDesk``."""
         supervisor = self._find(workflow, None)

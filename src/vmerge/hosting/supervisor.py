@@ -3,18 +3,10 @@
 Knows: when a player is started, restarted or stopped, and how long a stop may take. Never knows: rows, conflicts or
 SQL. Used by the daemon and by ``vmerge run``.
 
-The stop order
---------------
-A stop ends within ``stop_timeout_seconds`` in every state. Each step gets a share of that time, and the next follows
-only when threads are left:
-
-1. The token is set, which ends every wait at once, and reading from the source is broken: both are safe anywhere.
-2. A target call that still runs is asked to end with KILL QUERY from a side connection; the player rolls back.
-3. The target's socket is shut: the server rolls back, or COMMIT's outcome stays open until the checkpoint is read.
-4. What still hangs is named in a ``StopTimeout``; the process may exit, since everything on the target is whole.
-
-A state is stored on the target only after its thread has ended: the durable state comes first, then board and log.
-Storing it has a share of the bound, too, for the target may be what hangs.
+Stops
+-----
+How threads are ended within the bound: ``ending.py``. A state is stored on the target only after its thread has ended:
+the durable state comes first, then board and log. Storing it has a share of the bound, too.
 
 Orders
 ------
@@ -35,15 +27,15 @@ from vmerge.core.log_entry import StoredEntry
 from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid
 from vmerge.core.states import Phase, StreamState
-from vmerge.errors import DaemonError, Fenced, Replanned, StopTimeout, TargetError, Verdict, VmergeError
-from vmerge.hosting.hosted import Assembly, Hosted, Restarts, StreamParts
+from vmerge.errors import DaemonError, Fenced, Replanned, TargetError, Verdict, VmergeError
+from vmerge.hosting.ending import STORE_SHARE, Ending
+from vmerge.hosting.hosted import Assembly, Hosted, Restarts
 from vmerge.player.board import Board
 from vmerge.player.pauses import restart_pause
 from vmerge.stopping import Clock, StopToken
 
 logger = logging.getLogger(__name__)
 
-_GRACE_SHARE, _KILL_SHARE, _SHUT_SHARE, _STORE_SHARE = 0.4, 0.15, 0.15, 0.3
 _BY_OPERATOR = "stopped by an operator"
 
 
@@ -72,6 +64,7 @@ class Supervisor:
         self._lock = threading.Lock()
         names = tuple(streams)
         self.board = Board(names)
+        self._ending = Ending(workflow, self.board, clock, stop_timeout_seconds)
         self._hosted = {name: Hosted(name) for name in names}
         self._orders = {name: threading.Lock() for name in names}
         self._failures: dict[str, VmergeError] = {}
@@ -110,11 +103,14 @@ class Supervisor:
         Raises:
             DaemonError: the process is ending, or a stream hangs in a stop that was too long.
         """
-        self._keep_log()
         with self._ordered(streams) as names:
-            if self._late is not None:
-                self._late.join()  # bounded by its connection's time-outs; its word must not come behind ours
-            return tuple(name for name in names if self._start_one(name, resumes, accepted_schema_changes))
+            return self._start(names, resumes, accepted_schema_changes)
+
+    def _start(self, names: Iterable[str], resumes: bool, accepted: frozenset[Gtid]) -> tuple[str, ...]:
+        self._keep_log()
+        if self._late is not None:
+            self._late.join()  # bounded by its connection's time-outs; its word must not come behind ours
+        return tuple(name for name in names if self._start_one(name, resumes, accepted))
 
     def _start_one(self, name: str, resumes: bool, accepted: frozenset[Gtid]) -> bool:
         with self._lock:
@@ -150,6 +146,23 @@ class Supervisor:
             self._within_bound(lambda: self._store_stopped(ended))
             return ended
 
+    def restart(self, streams: Sequence[str] | None = None) -> tuple[str, ...]:
+        """End threads of streams and start others, also of stopped and failed streams; return their names.
+
+        Nothing is stored in between: whatever happens to this process, what ran runs on with the next one.
+
+        Raises:
+            StopTimeout: a thread did not end within the bound; the others run again.
+            DaemonError: the process is ending.
+        """
+        with self._ordered(streams) as names:
+            try:
+                self._end(names)
+            finally:
+                ended = [name for name in names if not self._hosted[name].is_alive]
+                started = self._start(ended, resumes=True, accepted=frozenset())
+            return started
+
     def reread_quarantine(self, stream: str) -> None:
         """Let a stream know that an operator has settled a row of its quarantine."""
         with self._lock:
@@ -169,7 +182,7 @@ class Supervisor:
         self._log_stop.set()
         if self._log_keeper is not None:
             # What is left of the log is worth the time that storing states may take; else it is lost.
-            self._log_keeper.join(self.stop_timeout_seconds * _STORE_SHARE)
+            self._log_keeper.join(self.stop_timeout_seconds * STORE_SHARE)
 
     # The log
 
@@ -208,43 +221,7 @@ class Supervisor:
     def _end(self, names: Sequence[str]) -> None:
         with self._lock:
             hosted = [self._hosted[name] for name in names]
-        doing = {one.name: self.board.progress(one.name).phase.value for one in hosted}
-        for one in hosted:
-            if one.is_alive:
-                self.board.update(one.name, phase=Phase.STOPPING, is_at_head=False)
-            one.stop.set()
-        self._each(hosted, lambda parts: parts.interrupt_source())
-        is_ended = self._join(hosted, _GRACE_SHARE)
-        if not is_ended:
-            self._each_aside(hosted, lambda parts: parts.kill_target_query())
-            is_ended = self._join(hosted, _KILL_SHARE)
-        if not is_ended:
-            self._each(hosted, lambda parts: parts.interrupt_target())
-            is_ended = self._join(hosted, _SHUT_SHARE)
-        if not is_ended:
-            hanging = ", ".join(f"{one.name} (was {doing[one.name]})" for one in hosted if one.is_alive)
-            raise StopTimeout(f"workflow {self.workflow}: did not stop within the bound: {hanging}")
-        for one in hosted:
-            self.board.update(one.name, phase=Phase.IDLE)
-
-    def _each(self, hosted: Iterable[Hosted], action: Callable[[StreamParts], None]) -> None:
-        for one in hosted:
-            parts = one.parts
-            if parts is not None and one.is_alive:
-                action(parts)
-
-    def _each_aside(self, hosted: Iterable[Hosted], action: Callable[[StreamParts], None]) -> None:
-        """As ``_each``, side by side and without waiting: a server that hangs takes seconds to refuse."""
-        for one in hosted:
-            threading.Thread(target=self._each, args=([one], action), name=f"ending:{one.name}", daemon=True).start()
-
-    def _join(self, hosted: Sequence[Hosted], share: float) -> bool:
-        """Wait for threads to end; return whether all did."""
-        until = self._clock.monotonic() + self.stop_timeout_seconds * share
-        for one in hosted:
-            if one.thread is not None:
-                one.thread.join(max(0.0, until - self._clock.monotonic()))
-        return not any(one.is_alive for one in hosted)
+        self._ending.end(hosted)
 
     def _within_bound(self, action: Callable[[], None]) -> None:
         """Do something that may hang; after its share of the bound it is left to itself, and may still come true."""
@@ -258,7 +235,7 @@ class Supervisor:
 
         thread = threading.Thread(target=run, name=f"storing:{self.workflow}", daemon=True)
         thread.start()
-        thread.join(self.stop_timeout_seconds * _STORE_SHARE)
+        thread.join(self.stop_timeout_seconds * STORE_SHARE)
         if thread.is_alive():
             self._late = thread
             outcome.append(TargetError("the target has not answered yet"))

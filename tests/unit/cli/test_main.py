@@ -30,6 +30,7 @@ COMMANDS = (
     ("daemon", "status"),
     ("start",),
     ("stop",),
+    ("restart",),
     ("status",),
     ("show",),
     ("log",),
@@ -40,6 +41,7 @@ ASKING = (
     ("log", "w"),
     ("start", "w"),
     ("stop", "w"),
+    ("restart", "w"),
     ("daemon", "stop"),
     ("daemon", "status"),
 )

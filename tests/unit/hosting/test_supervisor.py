@@ -162,7 +162,8 @@ class FakeStored:
 class FakeParts:
     """A player between fakes, whose handles are written down."""
 
-    def __init__(self, player: Player, source: FakeSource, target: FakeTarget, calls: list[str]) -> None:
+    def __init__(self, stream: str, player: Player, source: FakeSource, target: FakeTarget, calls: list[str]) -> None:
+        self.stream = stream
         self.player = player
         self.source = source
         self.target = target
@@ -254,7 +255,7 @@ class FakeAssembly:
             interpreter=PlainInterpreter(),
             ledger=SimLedger(SimDatabase({}, {})),
         )
-        parts = FakeParts(player, source, target, self.calls)
+        parts = FakeParts(stream, player, source, target, self.calls)
         self.built.put(parts)
         return parts
 
@@ -611,6 +612,40 @@ def test_order_of_a_stop_that_hangs(stage: Stage) -> None:
     stage.assembly.target_gate.set()
     stage.wait_for(phase=Phase.IDLE)
     assert supervisor.stop() == ("a",)
+
+
+def test_restart(stage: Stage) -> None:
+    """A restart begins running, failed and stopped streams anew, and never stores that they are stopped."""
+    stored: list[tuple[str, StreamState]] = []
+    supervisor = stage.make(("a", "b", "c"), PATIENCE)
+    supervisor.start()
+    parts = {parts.stream: parts for parts in (stage.assembly.next_parts() for _ in range(3))}
+    parts["b"].source.words.put(CorruptEvent("broken", hint=""))
+    wait_until(lambda: supervisor.board.progress("b").state is StreamState.ERROR)
+    assert supervisor.stop(["c"]) == ("c",)
+    stage.assembly.on_write = lambda stream, state: stored.append((stream, state))
+    assert supervisor.restart() == ("a", "b", "c")
+    anew = {parts.stream for parts in (stage.assembly.next_parts() for _ in range(3))}
+    assert (anew, parts["a"].target.is_closed) == ({"a", "b", "c"}, True)
+    assert sorted(stored, key=lambda one: one[0]) == [("b", StreamState.RUNNING), ("c", StreamState.RUNNING)]
+    assert len(stage.threads) == 3
+
+
+def test_restart_of_a_stream_that_hangs(stage: Stage) -> None:
+    """A restart names what did not end within the bound, and the other streams run again all the same."""
+    stage.assembly.target_gate = threading.Event()
+    supervisor = stage.make(("a", "b"), stop_timeout_seconds=0.3)
+    supervisor.start(["a"])
+    stage.assembly.next_parts()
+    gate, stage.assembly.target_gate = stage.assembly.target_gate, None
+    supervisor.start(["b"])
+    stage.assembly.next_parts()
+    with pytest.raises(StopTimeout, match=r"a \(was connecting\)$"):
+        supervisor.restart()
+    assert stage.assembly.next_parts().stream == "b"
+    gate.set()
+    wait_until(lambda: supervisor.board.progress("a").phase is Phase.IDLE)
+    assert supervisor.restart(["a"]) == ("a",)
 
 
 def test_stop_during_back_off(stage: Stage) -> None:

@@ -1,0 +1,255 @@
+"""What a daemon can be asked and told: the paths of its control API.
+
+Knows: paths, JSON and status codes. Never knows: sockets, or how a request is carried out (``ControlledDaemon`` does
+that). Used by the control server. docs/control.md tells operators the same.
+
+    GET  /healthz                                       → {"status": "ok"}: the process serves
+    GET  /readyz                                        → {"ready": true, "not_ready": []}, or with status 503 and the
+                                                        streams that shall run and do not reach both their servers
+    GET  /metrics                                       → Prometheus' text format (``vmerge.hosting.metrics``)
+    GET  /v1/status                                     → {"pid": …, "workflows": [{…}, …]}
+    GET  /v1/show?workflow=…&stream=…                   → {"workflow": …, "streams": [{…}, …], "graph": {…}}
+    GET  /v1/log?workflow=…&stream=…&limit=…            → {"workflow": …, "entries": [{…}, …]}, the oldest first
+    POST /v1/start    {"workflow": …, "streams": […] or null, "past_schema_change": gtid or null}
+                                                        → {"streams": [names of those that did not run already]}
+    POST /v1/stop     {"workflow": …, "streams": […] or null}
+                                                        → {"streams": [names of those that ran]}, once they have ended
+    POST /v1/restart  {"workflow": …, "streams": […] or null}
+                                                        → {"streams": [names]}, once they have ended and begun anew
+    POST /v1/quarantine {"workflow": …, "order": "list"}
+                                                        → {"rows": [{…}, …]}
+    POST /v1/quarantine {"workflow": …, "order": "show", "retry" or "drop", "id": number}
+                                                        → {"row": {…}}
+    GET  /v1/changes                                    → {"added": […], "removed": […], "changed": {name: [line, …]}}:
+                                                        how the folder differs from what is hosted
+    POST /v1/reload                                     → the same, once the folder is hosted as it is now
+    POST /v1/shutdown                                   → {}, once all streams have ended; states stay as they are
+
+An error is ``{"error": message, "hint": …, "exit_code": …}`` with status 4xx or 5xx.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qs
+
+from vmerge.errors import DaemonError, VmergeError
+from vmerge.hosting import metrics
+from vmerge.hosting.status import Snapshot, unready_streams
+
+logger = logging.getLogger(__name__)
+
+LOG_ENTRIES = 20
+"""How many entries of the log are shown unless the question says otherwise."""
+
+_MAX_BODY_BYTES = 1024 * 1024
+
+StartResponse = Callable[[str, list[tuple[str, str]]], object]
+
+
+class ControlledDaemon(Protocol):
+    """What requests ask of a daemon. Called from the server's threads."""
+
+    def status(self) -> Snapshot:
+        """Return everything ``GET /v1/status`` tells."""
+
+    def show(self, workflow: str, streams: Sequence[str] | None) -> Snapshot:
+        """Return everything ``GET /v1/show`` tells."""
+
+    def log(self, workflow: str, streams: Sequence[str] | None, limit: int) -> Snapshot:
+        """Return the last entries of the log about some streams, or all."""
+
+    def start(self, workflow: str, streams: Sequence[str] | None, past_schema_change: str | None) -> Sequence[str]:
+        """Start streams, also stopped and failed ones; return the names of those that did not run already."""
+
+    def stop(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
+        """Stop streams and keep them stopped; return the names of those that ran."""
+
+    def restart(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
+        """Stop streams and start them anew, also stopped and failed ones; return their names."""
+
+    def quarantine(self, workflow: str, order: str, id: int | None) -> Snapshot:
+        """Carry out an order about rows in quarantine."""
+
+    def changes(self) -> Snapshot:
+        """Compare the folder with what is hosted."""
+
+    def reload(self) -> Snapshot:
+        """Host what the folder has now; return what has changed."""
+
+    def shut_down(self) -> None:
+        """End; return when all streams have ended."""
+
+
+class _Answer(NamedTuple):
+    """What is sent back."""
+
+    status: str
+    content: bytes
+    content_type: str = "application/json"
+
+
+def _json(status: str, body: Snapshot) -> _Answer:
+    return _Answer(status, json.dumps(body).encode())
+
+
+def _refusal(status: str, message: str, hint: str) -> _Answer:
+    return _json(status, {"error": message, "hint": hint, "exit_code": DaemonError.exit_code})
+
+
+class Application:
+    """The WSGI application."""
+
+    def __init__(self, daemon: ControlledDaemon) -> None:
+        self._daemon = daemon
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        return _send(self._answer(environ), start_response)
+
+    def _answer(self, environ: dict[str, Any]) -> _Answer:
+        try:
+            method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+            if method == "GET" and path in _PROBES:
+                return _PROBES[path](self._daemon)
+            body = _query_of(environ) if method == "GET" else _body_of(environ)
+            return _json("200 OK", self._carry_out(method, path, body))
+        except VmergeError as error:
+            body = {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}
+            return _json("409 Conflict", body)
+        except Exception as error:
+            logger.exception("internal error in the control server")
+            body = {"error": f"internal error: {error}", "hint": "", "exit_code": 1}
+            return _json("500 Internal Server Error", body)
+
+    def _carry_out(self, method: str, path: str, body: dict[str, Any]) -> Snapshot:
+        order = _PATHS.get((method, path))
+        if order is None:
+            raise DaemonError(f"the daemon does not know {method} {path}", hint="Use the same version on both sides.")
+        return order(self._daemon, body)
+
+
+class Questions:
+    """Lets only questions through, and only from those who know the token; it never tells which part was wrong."""
+
+    def __init__(self, application: Application, token: str) -> None:
+        self._application = application
+        self._expected = f"Bearer {token}".encode()
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        refusal = self._refuse(environ)
+        return self._application(environ, start_response) if refusal is None else _send(refusal, start_response)
+
+    def _refuse(self, environ: dict[str, Any]) -> _Answer | None:
+        if environ["PATH_INFO"] in _FOR_EVERYBODY and environ["REQUEST_METHOD"] == "GET":
+            return None
+        given = environ.get("HTTP_AUTHORIZATION", "").encode("latin-1", "replace")
+        if not hmac.compare_digest(given, self._expected):
+            return _refusal("401 Unauthorized", "the token is missing or wrong", "Send `Authorization: Bearer TOKEN`.")
+        if environ["REQUEST_METHOD"] != "GET":
+            return _refusal(
+                "403 Forbidden", "orders are taken on the control socket only", "Use `vmerge` on the daemon's machine."
+            )
+        return None
+
+
+def _send(answer: _Answer, start_response: StartResponse) -> Iterable[bytes]:
+    start_response(answer.status, [("Content-Type", answer.content_type)])
+    return [answer.content]
+
+
+def _health(_daemon: ControlledDaemon) -> _Answer:
+    return _json("200 OK", {"status": "ok"})
+
+
+def _readiness(daemon: ControlledDaemon) -> _Answer:
+    unready = unready_streams(daemon.status())
+    status = "503 Service Unavailable" if unready else "200 OK"
+    return _json(status, {"ready": not unready, "not_ready": unready})
+
+
+def _metrics(daemon: ControlledDaemon) -> _Answer:
+    return _Answer("200 OK", metrics.exposition(daemon.status()), metrics.CONTENT_TYPE)
+
+
+_PROBES: dict[str, Callable[[ControlledDaemon], _Answer]] = {
+    "/healthz": _health,
+    "/readyz": _readiness,
+    "/metrics": _metrics,
+}
+"""What other programs than vmerge ask for, by its usual path."""
+
+_FOR_EVERYBODY = frozenset({"/healthz", "/readyz"})
+
+
+def _start(daemon: ControlledDaemon, body: dict[str, Any]) -> Snapshot:
+    return {"streams": list(daemon.start(*_names_of(body), body.get("past_schema_change")))}
+
+
+def _stop(daemon: ControlledDaemon, body: dict[str, Any]) -> Snapshot:
+    return {"streams": list(daemon.stop(*_names_of(body)))}
+
+
+def _restart(daemon: ControlledDaemon, body: dict[str, Any]) -> Snapshot:
+    return {"streams": list(daemon.restart(*_names_of(body)))}
+
+
+def _shut_down(daemon: ControlledDaemon, _body: dict[str, Any]) -> Snapshot:
+    daemon.shut_down()
+    return {}
+
+
+_PATHS: dict[tuple[str, str], Callable[[ControlledDaemon, dict[str, Any]], Snapshot]] = {
+    ("GET", "/v1/status"): lambda daemon, _: daemon.status(),
+    ("GET", "/v1/show"): lambda daemon, body: daemon.show(*_names_of(body)),
+    ("GET", "/v1/log"): lambda daemon, body: daemon.log(*_names_of(body), body["limit"]),
+    ("GET", "/v1/changes"): lambda daemon, _: daemon.changes(),
+    ("POST", "/v1/start"): _start,
+    ("POST", "/v1/stop"): _stop,
+    ("POST", "/v1/restart"): _restart,
+    ("POST", "/v1/quarantine"): lambda daemon, body: daemon.quarantine(*_order_of(body)),
+    ("POST", "/v1/reload"): lambda daemon, _: daemon.reload(),
+    ("POST", "/v1/shutdown"): _shut_down,
+}
+
+
+def known_paths() -> list[tuple[str, str]]:
+    """Return every method and path that is answered."""
+    return [*(("GET", path) for path in _PROBES), *_PATHS]
+
+
+def _query_of(environ: dict[str, Any]) -> dict[str, Any]:
+    """Return what a GET asks for, in the form of a body."""
+    query = parse_qs(environ.get("QUERY_STRING", ""))
+    limit = query.get("limit", [str(LOG_ENTRIES)])[-1]
+    if not limit.isascii() or not limit.isdigit():
+        raise DaemonError("the limit is no number")
+    return {"workflow": query.get("workflow", [None])[-1], "streams": query.get("stream"), "limit": int(limit)}
+
+
+def _body_of(environ: dict[str, Any]) -> dict[str, Any]:
+    size = min(int(environ.get("CONTENT_LENGTH") or 0), _MAX_BODY_BYTES)
+    try:
+        body = json.loads(environ["wsgi.input"].read(size) or b"{}")
+    except ValueError as error:
+        raise DaemonError(f"the request is no JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise DaemonError("the request is no JSON object")
+    return body
+
+
+def _names_of(body: dict[str, Any]) -> tuple[str, Sequence[str] | None]:
+    workflow, streams = body.get("workflow"), body.get("streams")
+    if not isinstance(workflow, str) or not (streams is None or isinstance(streams, list)):
+        raise DaemonError("the request names no workflow, or its streams are no list")
+    return workflow, streams
+
+
+def _order_of(body: dict[str, Any]) -> tuple[str, str, int | None]:
+    workflow, order, id = body.get("workflow"), body.get("order"), body.get("id")
+    if not (isinstance(workflow, str) and isinstance(order, str) and (id is None or isinstance(id, int))):
+        raise DaemonError("the request names no workflow or no order, or its row is no number")
+    return workflow, order, id

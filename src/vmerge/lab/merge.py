@@ -138,6 +138,10 @@ class Merge(Program):
 
         self._wait(has_applied, timeout_seconds)
 
+    def wait_until_at_heads(self, timeout_seconds: float) -> None:
+        """Return when every source has said that it has nothing more; an idle one says so each second."""
+        self._wait(lambda: all(stream["is_at_head"] for stream in self.progress().values()), timeout_seconds)
+
     def stop_stream(self, stream: str) -> None:
         """As ``vmerge stop WORKFLOW STREAM``."""
         self._client.stop(self.workflow, [stream])

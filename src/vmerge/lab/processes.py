@@ -135,5 +135,14 @@ def cpu_seconds(pid: int) -> float:
 
 def peak_memory_bytes(pid: int) -> int:
     """Return the largest resident size of a process so far."""
-    match = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return _memory_bytes(pid, "VmHWM")
+
+
+def resident_memory_bytes(pid: int) -> int:
+    """Return the resident size of a process now."""
+    return _memory_bytes(pid, "VmRSS")
+
+
+def _memory_bytes(pid: int, name: str) -> int:
+    match = re.search(rf"{name}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     return int(match[1]) * 1024 if match else 0

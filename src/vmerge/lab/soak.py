@@ -32,7 +32,7 @@ NAMES = ("-80", "80-")
 FIRST_IDS = (0, 1_000_000_000)
 """What the ids of each shard begin behind: far more than a table has rows."""
 SAMPLE_SECONDS = 10.0
-CATCH_UP_SECONDS = 120.0
+CATCH_UP_SECONDS = 300.0
 WARM_UP_SHARE = 0.2
 """Of the run: connections, plans and the interpreter's own store of memory grow at first, and are not judged."""
 SHORTEST_JUDGED_SECONDS = 600.0

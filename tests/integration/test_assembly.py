@@ -8,18 +8,26 @@ import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 import pytest
 import yaml
 from tests.operating import PASSWORD_VARIABLE, Site, insert_customers, running, wait_until
 
 from vmerge.config import load_workflow
-from vmerge.core.position import GtidSet
+from vmerge.core.barrier import Arrival
+from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.rules import TableName
+from vmerge.core.schema_policy import Note, ShadowStatement
 from vmerge.core.states import StreamState
-from vmerge.errors import Fenced, PreflightError, TargetLost
+from vmerge.core.target_statement import TargetStatement
+from vmerge.errors import Fenced, JointRefused, PreflightError, TargetLost
 from vmerge.hosting.assembly import StreamParts, WorkflowAssembly, replica_identity
 from vmerge.lab.proxy import COMMIT, Moment, Proxy
 from vmerge.lab.servers import Lab, Server
+from vmerge.mysql.checkpoints import SILENT_SECONDS
+from vmerge.mysql.schemas import read_schemas
+from vmerge.mysql.source_memory import SourceMemory, SourceTable
 from vmerge.mysql.target import MySqlTarget
 from vmerge.player.board import Board
 from vmerge.stopping import SystemClock
@@ -168,6 +176,96 @@ def test_a_stream_that_is_entered_twice(site: Site, make_assembly: MakeAssembly)
     assert site.target.query(f"SELECT kind FROM {site.control}.log WHERE stream = 'a'") == [("entered",)]
     with pytest.raises(Fenced, match="taken over by another daemon"):
         second.find(claims[1])
+
+
+def test_a_daemon_that_slept_changes_no_schema(site: Site, make_assembly: MakeAssembly) -> None:
+    """A stream that was taken over in front of a schema change runs nothing when it wakes, and records nothing."""
+    site.target.execute_script(
+        f"GRANT ALTER, CREATE, INDEX ON {site.database}.* TO {site.user};"
+        f"GRANT ALTER, DROP, INDEX ON {site.control}.* TO {site.user}"
+    )
+    text = f"ALTER TABLE {site.database}.customer ADD COLUMN nick INT"
+    gtid = Gtid.parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:7")
+    parts = Order(make_assembly()).build()
+    with closing(parts.target):
+        position = parts.target.open()
+        statement = TargetStatement((site.database, "customer"), (text,), text, is_create=False)
+        carriers, member = frozenset({"a"}), parts.target.membership()
+        arrival = Arrival("a", gtid, 10**15, statement, (), carriers, position, member)
+        with Order(make_assembly()).taken_over(), pytest.raises(JointRefused, match="taken over"):
+            parts.ledger.carry_out([arrival])
+    assert not site.target.query(f"SHOW COLUMNS FROM {site.database}.customer LIKE 'nick'")
+    assert not site.target.query(f"SELECT * FROM {site.control}.schema_change")
+
+
+def test_a_daemon_that_slept_notes_no_schema_change(site: Site, make_assembly: MakeAssembly) -> None:
+    """What a stream keeps of its source's tables, and of a tool's shadow tables, is its owner's to change alone."""
+    parts, gtids = (
+        Order(make_assembly()).build(),
+        [Gtid.parse(f"3e11fa47-71ca-11e1-9e33-c80aa9429562:{number}") for number in (7, 8)],
+    )
+    shadow = ("shop", "_customer_gho")
+    with closing(parts.target):
+        parts.target.open()
+        fresh = Order(make_assembly()).build()
+        with closing(fresh.target):
+            fresh.target.open()
+            for number, gtid in enumerate(gtids):
+                fresh.ledger.note(gtid, ShadowStatement(shadow, Note.ADDS), f"statement {number}")
+            for late in (Note.BEGINS, Note.ADDS):
+                with pytest.raises(Fenced, match="taken over by another daemon"):
+                    parts.ledger.note(gtids[0], ShadowStatement(shadow, late), "statement 0")
+            with pytest.raises(Fenced, match="taken over by another daemon"):
+                parts.ledger.outdate(None, 10**15)
+            assert fresh.ledger.collected(shadow) == ["statement 0", "statement 1"]
+    described = f"SELECT COUNT(*), COUNT(description) FROM {site.control}.source_table WHERE stream = 'a'"
+    (count, known), *_ = site.target.query(described)
+    assert count == known > 0
+
+
+def silent_accounts(site: Site) -> list[tuple[str, bool]]:
+    """Return the account of each session of the target, and whether it has said nothing for a while."""
+    return [(row[1], row[4] == "Sleep" and row[5] >= SILENT_SECONDS) for row in site.target.query("SHOW PROCESSLIST")]
+
+
+def test_a_session_that_hangs_is_not_waited_for(site: Site, make_assembly: MakeAssembly) -> None:
+    """A take-over ends the earlier session if its client says nothing, and the rows that it holds are free at once."""
+    with closing(Order(make_assembly()).build().player) as older:
+        older.open()
+        insert_customers(site.shards["a"], NUMBER, 1)
+        wait_until(lambda: older.step() is None and older.is_in_flight, "the older one has rows in flight")
+        wait_until(lambda: (site.user, True) in silent_accounts(site), "it has said nothing for a while")
+        with closing(Order(make_assembly()).build().player) as newer:
+            newer.open()
+            while not newer.is_in_flight:
+                assert newer.step() is None, "nothing is waited for"
+            newer.step()
+            assert has_customer(site)
+        with pytest.raises(TargetLost):
+            older.step()
+
+
+def test_a_table_is_not_described_late(site: Site, make_assembly: MakeAssembly, target: Server) -> None:
+    """A description that was read before the stream passed a further change is not kept."""
+    Order(make_assembly()).build()
+    memory = SourceMemory(site.control, site.workflow, "a")
+    table = (site.database, "customer")
+    with target.connect() as connection:
+        memory.outdate(connection, [table], 100)
+        stale = read_schemas(connection, [site.database])[table]
+
+        class Meanwhile(dict[TableName, SourceTable]):
+            """A source's tables; when they are gone through, the stream passes a change in another process."""
+
+            def items(self) -> Any:
+                memory.outdate(connection, [table], 200)
+                return super().items()
+
+        memory.recall(connection, Meanwhile({table: SourceTable(stale, 99)}))
+        stored = f"SELECT description, passed_at FROM {site.control}.source_table WHERE target_table = 'customer'"
+        assert site.target.query(stored) == [(None, 200)]
+        memory.recall(connection, {table: SourceTable(stale, 200)})
+        assert site.target.query(stored)[0][0] is not None
 
 
 CHILD = (

@@ -36,7 +36,7 @@ class SimSchema:
 
     runs: list[str] = field(default_factory=list)
     begun: list[tuple[dict[str, Gtid], int]] = field(default_factory=list)
-    """The streams' transactions, and how many statements had been run before."""
+    """Of changes that are not done: the streams' transactions, and how many statements had been run before."""
 
 
 class SimLedger:
@@ -66,6 +66,7 @@ class SimLedger:
 
     def carry_out(self, members: Sequence[Arrival]) -> None:
         """See ``Ledger``; a death strikes behind a step."""
+        self._require_waiting(members)
         self._die(Death.BEFORE_BEGIN)
         ours = {member.stream: member.gtid for member in members}
         begun = [count for gtids, count in self.schema.begun if gtids.items() & ours.items()]
@@ -75,16 +76,18 @@ class SimLedger:
         if not begun or begun[0] == len(self.schema.runs):
             self.schema.runs.append(members[0].statement.text)
         self._die(Death.AFTER_RUN)
-        for member in members:
-            epoch = member.membership[0] if isinstance(member.membership, tuple) else None
-            if (self._database.checkpoints[member.stream], self._database.epochs[member.stream]) != (
-                member.position,
-                epoch,
-            ):
-                raise JointRefused(f"stream {member.stream} has moved")
+        self._require_waiting(members)
         for member in members:
             self._database.checkpoints[member.stream] = member.position.advanced([member.gtid])
+        self.schema.begun = [entry for entry in self.schema.begun if not entry[0].items() & ours.items()]
         self._die(Death.AFTER_COMMIT)
+
+    def _require_waiting(self, members: Sequence[Arrival]) -> None:
+        for member in members:
+            epoch = member.membership[0] if isinstance(member.membership, tuple) else None
+            found = self._database.checkpoints[member.stream], self._database.epochs[member.stream]
+            if found != (member.position, epoch):
+                raise JointRefused(f"stream {member.stream} has moved")
 
     def _die(self, death: Death) -> None:
         if self.death is death:

@@ -203,7 +203,7 @@ class WorkflowAssembly:
             server_id,
             definitions=definitions,
         )
-        ledger = MySqlLedger(workflow.target_endpoint, workflow.target.control_database, self._tables, stream)
+        ledger = MySqlLedger(workflow.target_endpoint, workflow.target.control_database, self._tables, claim)
         changes = ChangeRules(workflow.on_ddl, accepted_schema_changes, self._carriers)
 
         def concerns(change: SchemaChange) -> bool:

@@ -23,12 +23,20 @@ from vmerge.core.position import GtidSet
 from vmerge.core.states import StreamState
 from vmerge.errors import Fenced, JointRefused, TargetRejected
 from vmerge.mysql import sql
+from vmerge.mysql.user_locks import get_lock, holder_of, kill_session, lock_name, silent_seconds
 
 ER_NO_SUCH_TABLE = 1146
 ER_BAD_DB = 1049
 
 MESSAGE_CHARACTERS = 8000
 """Of a message that is stored: some name GTID sets of any length, and a TEXT has 64 KiB."""
+
+
+SILENT_SECONDS = 2
+"""A session that works says something many times a second."""
+
+DISPLACE_SECONDS = 3
+"""For the rollback of a session that was ended; a long one goes on aside, and whoever meets its locks tries again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,7 @@ class ControlTables:
     """
 
     def __init__(self, database: str, workflow: str) -> None:
+        self._database = database
         self._control = sql.quoted(database).replace("%", "%%")  # values are put in by % formatting
         self.workflow = workflow
 
@@ -105,13 +114,50 @@ class ControlTables:
             raise self.fenced(claim.stream, owner)
         self._run(connection, sql.TAKE_EPOCH, epoch + 1, claim.owner, self.workflow, claim.stream)
         connection.commit()
+        get_lock(connection, self._session_lock(claim.stream, epoch + 1), 0)
         return GtidSet.parse(position), epoch + 1
+
+    def displace(self, connection: Connection[Any], claim: Claim) -> None:
+        """End the earlier session of a stream that is to be taken over, if its client is gone or asleep.
+
+        Such a session may hold locks until its time-out. Nothing rests on this: whatever it does is fenced by the
+        take-over, and one that works learns from that, in words, that it was taken over.
+        """
+        rows = self._run(connection, sql.READ_OWNER, self.workflow, claim.stream)
+        if not rows or not claim.covers(rows[0][0]):
+            return
+        lock = self._session_lock(claim.stream, rows[0][1])
+        session = holder_of(connection, lock)
+        if session is not None and silent_seconds(connection, session) >= SILENT_SECONDS:
+            kill_session(connection, session)
+            get_lock(connection, lock, DISPLACE_SECONDS)
+
+    def _session_lock(self, stream: str, epoch: int) -> str:
+        """Return the name by which the session of an epoch is found."""
+        return lock_name("session", self._database, self.workflow, stream, str(epoch))
 
     def require_newest(self, connection: Connection[Any], stream: str, epoch: int) -> None:
         """Raise ``Fenced`` when a stream was taken over behind this epoch."""
         rows = self._run(connection, sql.READ_OWNER, self.workflow, stream)
         if not rows or rows[0][1] != epoch:
             raise self.fenced(stream, rows[0][0] if rows else "")
+
+    def hold(self, connection: Connection[Any], claim: Claim) -> None:
+        """Keep others from taking a stream over until the open transaction ends.
+
+        Raises:
+            Fenced: another daemon has it; the caller rolls back.
+        """
+        rows = self._run(connection, sql.HOLD_OWNER, self.workflow, claim.stream)
+        owner = rows[0][0] if rows else ""
+        if owner != claim.owner:
+            raise self.fenced(claim.stream, owner)
+
+    def require_waiting(self, connection: Connection[Any], arrival: Arrival, epoch: int) -> None:
+        """Raise ``JointRefused`` when a stream no longer stands in front of the schema change at which it waited."""
+        rows = self._run(connection, sql.READ_STAND, self.workflow, arrival.stream)
+        if rows != [(str(arrival.position), epoch)]:
+            raise self._moved(arrival.stream)
 
     def write_checkpoint(
         self, connection: Connection[Any], stream: str, position: GtidSet, applied_at_microseconds: int, epoch: int
@@ -156,7 +202,12 @@ class ControlTables:
                 (str(after), applied_at or None, self.workflow, stream, epoch, str(before)),
             )
         if matched != 1:
-            raise JointRefused(f"stream {stream} of workflow {self.workflow} has moved since its offer")
+            raise self._moved(stream)
+
+    def _moved(self, stream: str) -> JointRefused:
+        return JointRefused(
+            f"stream {stream} of workflow {self.workflow} has moved, or was taken over, since its offer"
+        )
 
     def write_state(self, connection: Connection[Any], claim: Claim, state: StreamState, message: str) -> None:
         """Store a stream's durable state.

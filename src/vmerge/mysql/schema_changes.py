@@ -14,6 +14,9 @@ transaction. In its place:
 4. the statement runs;
 5. all streams' checkpoints move behind it, each from where its stream waits, in one transaction with *done*.
 
+Behind the lock each stream must still stand where it waits: while the lock is held nobody else runs the change, and no
+stream comes behind it otherwise. So a daemon that slept, and whose streams another one has, runs nothing late.
+
 Whoever comes to the change again finds what was begun, waits for the lock, and looks at the table: as before it, the
 statement was not run, for it takes effect whole or not at all; as behind it, it was. Anything else nobody can tell, and
 stops the stream. A statement that changes no definition changes no row either, and may run again.
@@ -32,6 +35,7 @@ from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
 from vmerge.core.barrier import Arrival
+from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid
 from vmerge.core.rules import TableName
 from vmerge.core.schema_policy import Note, ShadowStatement
@@ -45,9 +49,13 @@ from vmerge.mysql.faults import commit_fault, target_fault
 from vmerge.mysql.joint_commit import membership_of
 from vmerge.mysql.schemas import show_generated_keys
 from vmerge.mysql.source_memory import SourceMemory
+from vmerge.mysql.user_locks import get_lock, lock_name
 
 LONGEST_STATEMENT_SECONDS = 30 * 24 * 3600
 """A large table is altered for hours; an operator's stop ends the call in any case."""
+
+LOCK_SECONDS = 10
+"""A session that runs a change has the lock for as long as it runs, also when its client is gone."""
 
 _SESSION: dict[str, str | int] = {
     "time_zone": "+00:00",
@@ -73,12 +81,13 @@ class MySqlLedger:
     Owner: the stream's thread; ``kill_query`` and ``interrupt`` may be called by another.
     """
 
-    def __init__(self, endpoint: Endpoint, control_database: str, tables: ControlTables, stream: str) -> None:
+    def __init__(self, endpoint: Endpoint, control_database: str, tables: ControlTables, claim: Claim) -> None:
         self._endpoint = endpoint
         self._database = control_database
         self._control = sql.quoted(control_database).replace("%", "%%")  # values are put in by % formatting
         self._tables = tables
-        self._stream = stream
+        self._claim = claim
+        self._stream = claim.stream
         self._connection: Connection[Any] | None = None
         self._is_interrupted = False
 
@@ -89,12 +98,13 @@ class MySqlLedger:
         stream, shadow = (self._tables.workflow, self._stream), reading.shadow
         with short_connection(self._endpoint, "noting a schema change", target_fault) as connection:
             self._execute(connection, sql.CREATE_SHADOW_CHANGE_TABLE)
+            connection.begin()
+            self._tables.hold(connection, self._claim)  # a late word would put the statements out of their order
             if reading.note is Note.BEGINS:
                 self._execute(connection, sql.FORGET_SHADOW, *stream, *shadow)
-                return
-            connection.begin()
-            self._execute(connection, sql.FORGET_SHADOW_STATEMENT, *stream, str(gtid))
-            self._execute(connection, sql.NOTE_SHADOW_STATEMENT, *stream, *shadow, str(gtid), statement)
+            else:
+                self._execute(connection, sql.FORGET_SHADOW_STATEMENT, *stream, str(gtid))
+                self._execute(connection, sql.NOTE_SHADOW_STATEMENT, *stream, *shadow, str(gtid), statement)
             connection.commit()
 
     def collected(self, shadow: TableName) -> Sequence[str]:
@@ -107,7 +117,11 @@ class MySqlLedger:
     def outdate(self, tables: frozenset[TableName] | None, at_microseconds: int) -> None:
         """See ``vmerge.player.schema_changes.Ledger``."""
         with short_connection(self._endpoint, "noting a schema change", target_fault) as connection:
-            self._memory(self._stream).pass_change(connection, tables, at_microseconds // 1_000_000)
+            self._execute(connection, sql.CREATE_SOURCE_TABLE_TABLE)
+            connection.begin()
+            self._tables.hold(connection, self._claim)
+            self._memory(self._stream).outdate(connection, tables, at_microseconds // 1_000_000)
+            connection.commit()
 
     def _memory(self, stream: str) -> SourceMemory:
         return SourceMemory(self._database, self._tables.workflow, stream)
@@ -124,6 +138,8 @@ class MySqlLedger:
         with self._session() as connection:
             self._execute(connection, sql.CREATE_SCHEMA_CHANGE_TABLE)
             self._lock(connection)
+            for member in members:
+                self._tables.require_waiting(connection, member, membership_of(member.membership).epoch)
             begun = self._find_begun(connection, members) or self._begin(connection, members)
             self._run(connection, begun, members)
             self._finish(connection, begun, members)
@@ -146,8 +162,7 @@ class MySqlLedger:
                 drop(connection)
 
     def _lock(self, connection: Connection[Any]) -> None:
-        name = f"vmerge {sha256(repr((self._database, self._tables.workflow)).encode()).hexdigest()[:48]}"
-        if self._execute(connection, sql.LOCK_SCHEMA_CHANGES, name) != [(1,)]:
+        if not get_lock(connection, lock_name(self._database, self._tables.workflow), LOCK_SECONDS):
             raise LockConflict(f"{self._endpoint}: an earlier session still runs a schema change of this workflow")
 
     def _find_begun(self, connection: Connection[Any], members: Sequence[Arrival]) -> _Begun | None:

@@ -78,7 +78,8 @@ class SourceMemory:
             elif _is_altered_again(table, passed_at):
                 found[name] = None
             elif name in known:
-                self._run(connection, sql.RENEW_SOURCE_TABLE, table_text(table.schema), *self._stream, *name)
+                renewed = table_text(table.schema), *self._stream, *name, passed_at
+                self._run(connection, sql.RENEW_SOURCE_TABLE, *renewed)
             else:
                 self._enter(connection, name, table.schema)
         return found
@@ -87,13 +88,11 @@ class SourceMemory:
         with contextlib.suppress(IntegrityError):  # somebody else has just entered it
             self._run(connection, sql.ENTER_SOURCE_TABLE, *self._stream, *name, table_text(schema))
 
-    def pass_change(self, connection: Connection[Any], names: Iterable[TableName] | None, seconds: int) -> None:
-        """The stream comes past a change, made at that time since 1970, of these target tables; None for any table."""
-        self._run(connection, sql.CREATE_SOURCE_TABLE_TABLE)
-        self.outdate(connection, names, seconds)
-
     def outdate(self, connection: Connection[Any], names: Iterable[TableName] | None, seconds: int) -> None:
-        """See ``pass_change``: the same within a transaction, where the table is there."""
+        """The stream comes past a change, made at that time since 1970, of these target tables; None for any table.
+
+        In the caller's transaction. The table must be there.
+        """
         if names is None:
             self._run(connection, sql.OUTDATE_SOURCE_TABLES, seconds, *self._stream)
         for name in names or ():

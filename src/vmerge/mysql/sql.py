@@ -131,7 +131,9 @@ WHERE workflow = %s AND stream = %s
 RENEW_SOURCE_TABLE = """
 UPDATE {control}.source_table SET description = %s, passed_at = NULL
 WHERE workflow = %s AND stream = %s AND target_database = %s AND target_table = %s
+  AND description IS NULL AND passed_at <=> %s
 """
+"""Matches nothing when the stream has passed another change since the row was read, in whatever daemon."""
 
 ENTER_SOURCE_TABLE = """
 INSERT INTO {control}.source_table (workflow, stream, target_database, target_table, description)
@@ -183,9 +185,6 @@ SELECT statement FROM {control}.shadow_change
 WHERE workflow = %s AND stream = %s AND source_database = %s AND source_table = %s ORDER BY id
 """
 
-LOCK_SCHEMA_CHANGES = "SELECT GET_LOCK(%s, 10)"
-"""Held by the session that runs a change, for as long as it runs, also when its client is gone."""
-
 READ_BEGUN_CHANGES = """
 SELECT id, gtids, statements, definitions FROM {control}.schema_change
 WHERE workflow = %s AND state = 'begun' AND target_database = %s AND target_table = %s ORDER BY id DESC
@@ -213,6 +212,11 @@ READ_STREAMS = "SELECT name, position, state, message, applied_at, owner FROM {c
 
 READ_OWNER = "SELECT owner, epoch FROM {control}.stream WHERE workflow = %s AND name = %s"
 """Who has a stream; waits for no lock."""
+
+HOLD_OWNER = "SELECT owner FROM {control}.stream WHERE workflow = %s AND name = %s FOR SHARE"
+"""Who has a stream, and has it until the open transaction ends."""
+
+READ_STAND = "SELECT position, epoch FROM {control}.stream WHERE workflow = %s AND name = %s"
 
 LOCK_STREAM = "SELECT position, epoch, owner FROM {control}.stream WHERE workflow = %s AND name = %s FOR UPDATE"
 """Wait for the transaction of an earlier owner to end, and see its outcome."""
@@ -308,6 +312,17 @@ USE_ANY_DATABASE = "USE information_schema"
 SHOW_TABLE = "SHOW CREATE TABLE {table}"
 
 KILL_QUERY = "KILL QUERY {id}"
+
+KILL_SESSION = "KILL %s"
+"""An account may end its own sessions without any privilege."""
+
+SHOW_SESSIONS = "SHOW PROCESSLIST"
+"""Those of the account; of others too, if it has the privilege PROCESS."""
+
+GET_LOCK = "SELECT GET_LOCK(%s, %s)"
+
+IS_USED_LOCK = "SELECT IS_USED_LOCK(%s)"
+"""The session that has a lock; NULL if nobody has it."""
 
 AUTOMATIC_GTID = "SET gtid_next = 'AUTOMATIC'"
 """Needed after a format description was sent with BINLOG (else error 1782)."""

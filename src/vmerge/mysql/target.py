@@ -114,6 +114,7 @@ class MySqlTarget:
             if self._is_interrupted:  # while it was still connecting
                 raise TargetLost(f"{self._endpoint} was interrupted")
             show_generated_keys(self._connection)  # as the session did that read the definitions
+            self._tables.displace(self._connection, self._claim)
             position, self._epoch = self._tables.take_over(self._connection, self._claim)
             self._load_quarantine(self._connection)  # nobody else changes it by now, but for operators
             self._applier = open_applier(self._connection, self._plan, self._definitions, self._server_id)

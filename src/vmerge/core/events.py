@@ -6,10 +6,10 @@ of the rows in them. Never knows: how they were read, or what the target does wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from vmerge.core.position import Gtid
 
@@ -93,16 +93,23 @@ class RowsEvent(NamedTuple):
     images: bytes
 
 
+class Rows(Protocol):
+    """Row events in their order, to be walked more than once; perhaps on disk."""
+
+    def __iter__(self) -> Iterator[RowsEvent]: ...
+    def __len__(self) -> int: ...
+
+
 class Transaction(NamedTuple):
     """One source transaction, whole. A tuple because one is made for every transaction.
 
-    ``rows`` can be walked more than once and may lie on disk. ``byte_count`` counts the row images.
+    ``byte_count`` counts the row images.
     ``prepared`` is the GTID of an XA transaction's earlier half, which is done only when this one is.
     """
 
     gtid: Gtid
     committed_at_microseconds: int
-    rows: Iterable[RowsEvent]
+    rows: Rows
     byte_count: int
     prepared: Gtid | None = None
 

@@ -370,9 +370,13 @@ def _key_shapes(table: TableMap, columns: Sequence[int]) -> list[ColumnShape]:
 class _PassedRows:
     """The rows of a transaction that are for the target, found anew at each walk: they may not fit in memory."""
 
-    def __init__(self, diversion: Diversion, transaction: Transaction) -> None:
+    def __init__(self, diversion: Diversion, transaction: Transaction, count: int) -> None:
         self._diversion = diversion
         self._transaction = transaction
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
 
     def __iter__(self) -> Iterator[RowsEvent]:
         return self._diversion.copy().rows_of(self._transaction)
@@ -385,10 +389,9 @@ def visible(run: Sequence[Transaction], quarantine: Quarantine, rules: RowRules)
     diversion = Diversion(quarantine, rules)
     passed = []
     for transaction in run:
-        rows = _PassedRows(diversion.copy(), transaction)
-        for _ in diversion.rows_of(transaction):
-            pass  # to know how the next transaction finds the quarantine
-        passed.append(transaction._replace(rows=rows))
+        before = diversion.copy()
+        count = sum(1 for _ in diversion.rows_of(transaction))  # now it is as the next transaction finds it
+        passed.append(transaction._replace(rows=_PassedRows(before, transaction, count)))
     return passed
 
 

@@ -5,17 +5,14 @@ Knows: what the reader asks of such a place. Never knows: files. Used by ``core/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-from vmerge.core.events import RowsEvent
+from vmerge.core.events import Rows, RowsEvent
 
 
-class RowStore(Protocol):
+class RowStore(Rows, Protocol):
     """Filled once, walked any number of times."""
 
     def extend(self, rows: Sequence[RowsEvent]) -> None:
         """Append rows."""
-
-    def __iter__(self) -> Iterator[RowsEvent]:
-        """Walk the rows from the first on."""

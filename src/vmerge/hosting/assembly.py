@@ -25,6 +25,8 @@ from vmerge.core.plan import Plan
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.rules import StartAt, TableName
 from vmerge.core.schema_policy import OnDdl
+from vmerge.core.source_facts import SourceFacts
+from vmerge.core.spool_use import SpoolUse
 from vmerge.core.states import StreamState
 from vmerge.core.table_checks import StreamTables, check_pairs, check_quarantine
 from vmerge.errors import TargetAltered
@@ -41,6 +43,7 @@ from vmerge.mysql.schema_changes import MySqlLedger
 from vmerge.mysql.schemas import read_logs_cascades, read_schemas
 from vmerge.mysql.source import DumpSource, decompress, source_positions
 from vmerge.mysql.source_memory import SourceMemory, SourceTable, read_altered_at
+from vmerge.mysql.source_watch import read_source_facts
 from vmerge.mysql.spool import SpooledRows
 from vmerge.mysql.states import MySqlStates
 from vmerge.mysql.target import MySqlTarget
@@ -155,6 +158,10 @@ class WorkflowAssembly:
         """See ``vmerge.hosting.hosted.Assembly``."""
         return self._states.read_log(streams, limit)
 
+    def ask_source(self, stream: str) -> SourceFacts:
+        """See ``vmerge.hosting.hosted.Assembly``."""
+        return read_source_facts(self._workflow.source_endpoint(stream), self._clock.wall)
+
     def enter(self, claim: Claim) -> None:
         """See ``vmerge.hosting.hosted.Assembly``. Raises ``PreflightError`` when something does not fit."""
         require(examine(workflow_facts(self._workflow)))
@@ -173,12 +180,13 @@ class WorkflowAssembly:
         """See ``vmerge.hosting.hosted.Assembly``."""
         workflow, stream = self._workflow, claim.stream
         plan, definitions = self._plan(stream)
-        board.update(stream, appliers=plan.choices())
+        spool_use = SpoolUse()
+        board.update(stream, appliers=plan.choices(), spool=spool_use)
         identity = replica_identity(workflow, stream)
         server_id = _server_id(identity)
         surroundings = Surroundings(
             carriage=plan.carriage,
-            open_store=lambda: SpooledRows(self._spool_folder),
+            open_store=lambda: SpooledRows(self._spool_folder, spool_use),
             decompress=decompress,
             spool_above_bytes=SPOOL_ABOVE_BYTES,
         )
@@ -193,6 +201,7 @@ class WorkflowAssembly:
             definitions=definitions,
             server_id=server_id,
             spool_folder=self._spool_folder,
+            spool_use=spool_use,
         )
         witness = Witness(
             stream,

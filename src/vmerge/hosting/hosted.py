@@ -14,6 +14,7 @@ from typing import Protocol
 from vmerge.core.log_entry import LogEntry, StoredEntry
 from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.source_facts import SourceFacts
 from vmerge.core.states import StreamState
 from vmerge.player.board import Board
 from vmerge.player.player import Player
@@ -49,6 +50,8 @@ class Stored(Protocol):
     def state(self) -> StreamState: ...
     @property
     def message(self) -> str: ...
+    @property
+    def applied_at(self) -> float | None: ...
 
 
 class Assembly(Protocol):
@@ -75,6 +78,9 @@ class Assembly(Protocol):
 
     def read_log(self, streams: Sequence[str], limit: int) -> Sequence[StoredEntry]:
         """Return the last entries of the log about some streams, the oldest first."""
+
+    def ask_source(self, stream: str) -> SourceFacts:
+        """Ask a stream's source what it says of itself, over a connection of its own; blocks for seconds at most."""
 
     def build(
         self, claim: Claim, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]

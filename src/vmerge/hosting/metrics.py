@@ -9,14 +9,16 @@ anew with the daemon; Prometheus sees that as a reset of its counters.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from vmerge.core.states import Phase, StreamState
+from vmerge.errors import Verdict, VmergeError
 from vmerge.hosting.status import Snapshot
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -82,6 +84,28 @@ def _schema_changes(stream: Snapshot) -> Sequence[_Sample]:
     return [((outcome,), float(count)) for outcome, count in stream["schema_changes"].items()]
 
 
+def _transient_errors(parent: type[VmergeError] = VmergeError) -> list[str]:
+    """Return the names of all errors that restart a stream."""
+    own = [parent.__name__] if parent.verdict is Verdict.TRANSIENT else []
+    return own + [name for child in parent.__subclasses__() for name in _transient_errors(child)]
+
+
+_CAUSES = tuple(sorted(_transient_errors()))
+
+
+def _restart_causes(stream: Snapshot) -> Sequence[_Sample]:
+    """One sample an error that there can be, so that a query sees the first restart as an increase."""
+    return [((cause,), float(stream["restart_causes"].get(cause, 0))) for cause in _CAUSES]
+
+
+def _waited(stream: Snapshot) -> Sequence[_Sample]:
+    return [((reason,), seconds) for reason, seconds in stream["waited_seconds"].items()]
+
+
+def _source(key: str) -> Callable[[Snapshot], Sequence[_Sample]]:
+    return lambda stream: () if stream["source"] is None else (((), float(stream["source"][key])),)
+
+
 def _conflict(key: str) -> Callable[[Snapshot], Sequence[_Sample]]:
     return lambda stream: (((), float(stream["conflicts"][key])),)
 
@@ -112,6 +136,31 @@ STREAM_METRICS = (
     ),
     StreamMetric(
         _GAUGE,
+        "vmerge_heartbeat_lag_seconds",
+        "Age of the newest sign of the source, heartbeat or transaction, that is fully applied.",
+        _number("heartbeat_lag_seconds"),
+    ),
+    StreamMetric(
+        _GAUGE, "vmerge_transactions_behind", "Transactions between applied and head.", _number("transactions_behind")
+    ),
+    StreamMetric(_GAUGE, "vmerge_applied_position", "GTIDs in the applied position.", _number("applied_count")),
+    StreamMetric(
+        _GAUGE, "vmerge_head_position", "GTIDs that the source has executed, as far as is known.", _number("head_count")
+    ),
+    StreamMetric(
+        _GAUGE,
+        "vmerge_purge_in_seconds",
+        "Time until the source purges, at the earliest, what is still needed.",
+        _number("purge_in_seconds"),
+    ),
+    StreamMetric(
+        _GAUGE,
+        "vmerge_source_clock_ahead_seconds",
+        "By how much the source's clock is ahead of the daemon's.",
+        _source("clock_ahead_seconds"),
+    ),
+    StreamMetric(
+        _GAUGE,
         "vmerge_last_applied_timestamp_seconds",
         "Commit time at the source of the last applied transaction, since 1970.",
         _number("applied_at"),
@@ -120,6 +169,7 @@ STREAM_METRICS = (
         _COUNTER, "vmerge_transactions", "Source transactions committed on the target.", _number("transactions")
     ),
     StreamMetric(_COUNTER, "vmerge_batches", "Target transactions they were committed in.", _number("batches")),
+    StreamMetric(_COUNTER, "vmerge_row_events", "Row events applied; each has one row or more.", _number("row_events")),
     StreamMetric(_COUNTER, "vmerge_row_bytes", "Bytes of row images applied.", _number("row_bytes")),
     StreamMetric(
         _GAUGE,
@@ -135,6 +185,9 @@ STREAM_METRICS = (
         "vmerge_blocked_seconds",
         "For how long keys have kept the stream out in all.",
         _number("blocked_seconds_total"),
+    ),
+    StreamMetric(
+        _COUNTER, "vmerge_waited_seconds", "For how long the stream was kept from applying.", _waited, ("reason",)
     ),
     StreamMetric(_COUNTER, "vmerge_conflict_remedies", "What was done about held keys.", _remedies, ("remedy",)),
     StreamMetric(_COUNTER, "vmerge_testimonies", "Looks at target and sources for evidence.", _conflict("testimonies")),
@@ -159,8 +212,13 @@ STREAM_METRICS = (
         _seconds_of("locked"),
     ),
     StreamMetric(_COUNTER, "vmerge_restarts", "Restarts after transient errors.", _number("restarts")),
+    StreamMetric(_COUNTER, "vmerge_restart_causes", "The same restarts by their errors.", _restart_causes, ("cause",)),
+    StreamMetric(_GAUGE, "vmerge_spool_bytes", "Bytes in temporary files now.", _number("spool_bytes")),
 )
-"""Every metric of a stream, in the order in which they are told."""
+"""Every metric of a stream that is one number, in the order in which they are told."""
+
+BATCHES_NAME = "vmerge_batch_transactions"
+BATCHES_HELP = "Source transactions in a target transaction."
 
 INFO_NAME = "vmerge_build_info"
 
@@ -178,13 +236,27 @@ class _Status(Collector):
         yield info
         for metric in STREAM_METRICS:
             yield self._family(metric)
+        yield self._batches()
+
+    def _streams(self) -> Iterator[tuple[list[str], Snapshot]]:
+        for workflow in self._status["workflows"]:
+            for stream in workflow["streams"]:
+                yield [workflow["workflow"], stream["stream"]], stream
 
     def _family(self, metric: StreamMetric) -> Metric:
         family = metric.family(metric.name, metric.help, labels=[*_LABELS, *metric.labels])
-        for workflow in self._status["workflows"]:
-            for stream in workflow["streams"]:
-                for own, value in metric.samples(stream):
-                    family.add_metric([workflow["workflow"], stream["stream"], *own], value)
+        for labels, stream in self._streams():
+            for own, value in metric.samples(stream):
+                family.add_metric([*labels, *own], value)
+        return family
+
+    def _batches(self) -> Metric:
+        family = HistogramMetricFamily(BATCHES_NAME, BATCHES_HELP, labels=_LABELS)
+        for labels, stream in self._streams():
+            sizes = stream["batch_sizes"]
+            bounds = ["+Inf" if one["up_to"] is None else str(one["up_to"]) for one in sizes]
+            counts = itertools.accumulate(float(one["batches"]) for one in sizes)
+            family.add_metric(labels, list(zip(bounds, counts, strict=True)), stream["transactions"])
         return family
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vmerge.core.blocked import Blocked
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState
+from vmerge.hosting.behind import lag_words, purge_words, source_snapshot
 from vmerge.hosting.waits import wait_sentence, wait_snapshot
-from vmerge.player.board import Board, StreamProgress
+from vmerge.player.board import BarrierWait, Board, LockWait, StreamProgress
+from vmerge.player.counters import BATCH_SIZES
 from vmerge.stopping import Clock
 
 Snapshot = dict[str, Any]
@@ -43,11 +46,19 @@ def stream_snapshot(progress: StreamProgress, applied: Mapping[str, GtidSet], cl
         "applied_at": progress.applied_at,
         "is_at_head": progress.is_at_head,
         "lag_seconds": _lag_seconds(progress, clock),
+        **source_snapshot(progress, clock),
         "batch_limit": progress.batch_limit,
         "transactions": counters.transactions,
         "batches": counters.batches,
+        "batch_sizes": [
+            {"up_to": bound, "batches": count}
+            for bound, count in zip((*BATCH_SIZES, None), counters.batch_sizes, strict=True)
+        ],
+        "row_events": counters.row_events,
         "row_bytes": counters.rows_bytes,
+        "spool_bytes": 0 if progress.spool is None else progress.spool.byte_count,
         "restarts": counters.restarts,
+        "restart_causes": dict(counters.restart_causes),
         "lock_conflicts": counters.lock_conflicts,
         "conflicts": {
             "flushes": counters.flushes,
@@ -65,14 +76,15 @@ def stream_snapshot(progress: StreamProgress, applied: Mapping[str, GtidSet], cl
             "returned": counters.returned,
         },
         "in_quarantine": progress.in_quarantine,
-        "blocked_seconds_total": round(counters.blocked_seconds + _blocked_seconds(progress, clock), 3),
+        "blocked_seconds_total": round(counters.blocked_seconds + _since(progress.blocked, clock), 3),
+        "waited_seconds": _waited_seconds(progress, clock),
         "blocked": _blocked(progress, applied, clock),
         "locked": _locked(progress, clock),
         "schema_changes": {
             "executed": counters.schema_changes_executed,
             "ignored": counters.schema_changes_ignored,
         },
-        "barrier_seconds_total": round(counters.barrier_seconds + _barrier_seconds(progress, clock), 3),
+        "barrier_seconds_total": round(counters.barrier_seconds + _since(progress.barrier, clock), 3),
         "barrier": _barrier(progress, clock),
     }
 
@@ -100,26 +112,34 @@ def _lag_seconds(progress: StreamProgress, clock: Clock) -> float | None:
     return round(max(0.0, clock.wall() - progress.applied_at), 3)
 
 
-def _blocked_seconds(progress: StreamProgress, clock: Clock) -> float:
-    return 0.0 if progress.blocked is None else clock.monotonic() - progress.blocked.since
+def _since(wait: Blocked | LockWait | BarrierWait | None, clock: Clock) -> float:
+    """Return for how long a wait has been under way."""
+    return 0.0 if wait is None else clock.monotonic() - wait.since
+
+
+def _waited_seconds(progress: StreamProgress, clock: Clock) -> dict[str, float]:
+    counters = progress.counters
+    waited = {
+        "key": counters.blocked_seconds + _since(progress.blocked, clock),
+        "lock": counters.locked_seconds + _since(progress.locked, clock),
+        "schema_change": counters.barrier_seconds + _since(progress.barrier, clock),
+        "restart": counters.restart_seconds,
+    }
+    return {reason: round(seconds, 3) for reason, seconds in waited.items()}
 
 
 def _blocked(progress: StreamProgress, applied: Mapping[str, GtidSet], clock: Clock) -> Snapshot | None:
     blocked = progress.blocked
     if blocked is None:
         return None
-    return wait_snapshot(progress.name, blocked, applied, _blocked_seconds(progress, clock))
+    return wait_snapshot(progress.name, blocked, applied, _since(blocked, clock))
 
 
 def _locked(progress: StreamProgress, clock: Clock) -> Snapshot | None:
     locked = progress.locked
     if locked is None:
         return None
-    return {"seconds": round(clock.monotonic() - locked.since, 3), "attempts": locked.attempts}
-
-
-def _barrier_seconds(progress: StreamProgress, clock: Clock) -> float:
-    return 0.0 if progress.barrier is None else clock.monotonic() - progress.barrier.since
+    return {"seconds": round(_since(locked, clock), 3), "attempts": locked.attempts}
 
 
 def _barrier(progress: StreamProgress, clock: Clock) -> Snapshot | None:
@@ -127,7 +147,7 @@ def _barrier(progress: StreamProgress, clock: Clock) -> Snapshot | None:
     if barrier is None:
         return None
     return {
-        "seconds": round(_barrier_seconds(progress, clock), 3),
+        "seconds": round(_since(barrier, clock), 3),
         "gtid": barrier.gtid,
         "statement": barrier.statement,
         "awaited": list(barrier.awaited),
@@ -145,7 +165,7 @@ def stream_sentence(stream: Snapshot) -> str:
     """Put what a stream is doing into a few words."""
     count = stream["in_quarantine"]
     kept = f"; {count} {'row' if count == 1 else 'rows'} in quarantine" if count else ""
-    return _doing(stream) + kept
+    return _doing(stream) + kept + purge_words(stream)
 
 
 def _doing(stream: Snapshot) -> str:
@@ -169,27 +189,26 @@ def _doing(stream: Snapshot) -> str:
 
 def status_line(snapshot: Snapshot) -> str:
     """Put a workflow into one line for a terminal."""
-    parts = []
-    for stream in snapshot["streams"]:
-        lag = stream["lag_seconds"]
-        shown_lag = "–" if lag is None else f"{lag:.1f} s"
-        parts.append(f"{stream['stream']} {stream['transactions']} tx, lag {shown_lag}, {stream_sentence(stream)}")
-    return " | ".join(parts)
+    return " | ".join(
+        f"{stream['stream']} {stream['transactions']} tx, lag {lag_words(stream)}, {stream_sentence(stream)}"
+        for stream in snapshot["streams"]
+    )
 
 
 def status_table(snapshots: Sequence[Snapshot]) -> str:
     """Lay workflows and their streams out as a table."""
-    head = ("WORKFLOW", "STREAM", "STATE", "LAG", "TRANSACTIONS", "WAITS", "BLOCKED", "DOING")
+    head = ("WORKFLOW", "STREAM", "STATE", "LAG", "BEHIND", "TRANSACTIONS", "WAITS", "BLOCKED", "DOING")
     rows = [head]
     for snapshot in snapshots:
         for stream in snapshot["streams"]:
-            lag = stream["lag_seconds"]
+            behind = stream["transactions_behind"]
             rows.append(
                 (
                     snapshot["workflow"],
                     stream["stream"],
                     stream["state"],
-                    "–" if lag is None else f"{lag:.1f} s",
+                    lag_words(stream),
+                    "–" if behind is None else str(behind),
                     str(stream["transactions"]),
                     str(stream["conflicts"]["waits"]),
                     f"{stream['blocked_seconds_total']:.1f} s",

@@ -30,6 +30,7 @@ from vmerge.core.states import Phase, StreamState
 from vmerge.errors import DaemonError, Fenced, Replanned, TargetError, Verdict, VmergeError
 from vmerge.hosting.ending import STORE_SHARE, Ending
 from vmerge.hosting.hosted import Assembly, Hosted, Restarts
+from vmerge.hosting.source_watch import SourceWatch
 from vmerge.player.board import Board
 from vmerge.player.pauses import restart_pause
 from vmerge.stopping import Clock, StopToken
@@ -71,7 +72,8 @@ class Supervisor:
         self._is_closed = False
         self._late: threading.Thread | None = None
         """Stores a state that a stop could not wait for."""
-        self._log_stop = StopToken()
+        self._aside_stop = StopToken()
+        """Ends the threads that are nobody's stream."""
         self._log_keeper: threading.Thread | None = None
 
     @property
@@ -107,7 +109,7 @@ class Supervisor:
             return self._start(names, resumes, accepted_schema_changes)
 
     def _start(self, names: Iterable[str], resumes: bool, accepted: frozenset[Gtid]) -> tuple[str, ...]:
-        self._keep_log()
+        self._begin_aside()
         if self._late is not None:
             self._late.join()  # bounded by its connection's time-outs; its word must not come behind ours
         return tuple(name for name in names if self._start_one(name, resumes, accepted))
@@ -179,25 +181,32 @@ class Supervisor:
         with self._lock:
             self._is_closed = True
         self._end(self.streams)
-        self._log_stop.set()
+        self._aside_stop.set()
         if self._log_keeper is not None:
             # What is left of the log is worth the time that storing states may take; else it is lost.
             self._log_keeper.join(self.stop_timeout_seconds * STORE_SHARE)
 
-    # The log
+    # Beside the streams
 
-    def _keep_log(self) -> None:
-        """Start the thread that writes the board's journal into the log table, once."""
+    def _begin_aside(self) -> None:
+        """Start what is nobody's stream, once: who writes the board's journal into the log, and who asks sources."""
         with self._lock:
             if self._log_keeper is not None or self._is_closed:
                 return
-            self._log_keeper = threading.Thread(
-                target=self.board.journal.keep,
-                args=(self._assembly.append_conflicts, self._clock, self._log_stop),
-                name=f"log:{self.workflow}",
-                daemon=True,  # no log is worth a process that does not end
-            )
-            self._log_keeper.start()
+            self._log_keeper = self._aside("log", self._keep_log)
+            self._aside("watch", self._watch_sources)
+
+    def _keep_log(self) -> None:
+        self.board.journal.keep(self._assembly.append_conflicts, self._clock, self._aside_stop)
+
+    def _watch_sources(self) -> None:
+        SourceWatch(self.workflow, self._assembly, self.board, self._clock).run(self._aside_stop)
+
+    def _aside(self, name: str, work: Callable[[], None]) -> threading.Thread:
+        # A daemon thread: neither a log nor a figure is worth a process that does not end.
+        thread = threading.Thread(target=work, name=f"{name}:{self.workflow}", daemon=True)
+        thread.start()
+        return thread
 
     def read_log(self, streams: Sequence[str] | None, limit: int) -> Sequence[StoredEntry]:
         """Return the last entries of the log about streams, or all, the oldest first.
@@ -328,6 +337,8 @@ class Supervisor:
                 raise
             hosted.is_entered = True
             return True
+        if self.board.progress(hosted.name).applied_at is None:
+            self.board.update(hosted.name, applied_at=stored.applied_at)
         if stored.state is StreamState.RUNNING:
             return True
         if hosted.resumes:
@@ -348,12 +359,14 @@ class Supervisor:
         pause = self._pause(restarts.attempt)
         if restarts.is_news(failure.message, self._clock.monotonic()):
             logger.warning("%s; trying again", failure.message, extra=self._about(hosted.name))
-        progress = self.board.progress(hosted.name)
-        counters = replace(progress.counters, restarts=progress.counters.restarts + 1)
+        counters = self.board.progress(hosted.name).counters.with_restart(type(failure).__name__)
         self.board.update(
             hosted.name, phase=Phase.BACKING_OFF, message=failure.message, counters=counters, is_at_head=False
         )
+        began_at = self._clock.monotonic()
         hosted.stop.wait(pause)
+        paused = counters.restart_seconds + self._clock.monotonic() - began_at
+        self.board.update(hosted.name, counters=replace(counters, restart_seconds=paused))
 
     def _fail(self, hosted: Hosted, failure: VmergeError) -> None:
         if hosted.is_entered and not isinstance(failure, Fenced):

@@ -14,8 +14,10 @@ import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import Struct
+from typing import IO
 
 from vmerge.core.events import RowsEvent, RowsShape
+from vmerge.core.spool_use import SpoolUse
 from vmerge.errors import SpoolFailed
 
 _HEAD = Struct("<IQ")
@@ -32,8 +34,8 @@ class SpooledRows:
     memory; walks are independent of each other. Owner: the thread of the stream that filled it.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """Make the file in ``folder`` (the system's temporary folder if None).
+    def __init__(self, folder: Path | None = None, use: SpoolUse | None = None) -> None:
+        """Make the file in ``folder`` (the system's temporary folder if None); ``use`` is told its size.
 
         Raises:
             SpoolFailed: the file cannot be made.
@@ -44,7 +46,10 @@ class SpooledRows:
         except OSError as error:
             raise self._failed(error) from error
         self._file = file
-        weakref.finalize(self, file.close)
+        self._use = use or SpoolUse()
+        self._written_bytes = 0
+        self._count = 0
+        weakref.finalize(self, _let_go, file, self._use)
         self._shapes: list[RowsShape] = []
         self._numbers: dict[RowsShape, int] = {}
         self._unwritten: list[bytes] = []
@@ -56,6 +61,7 @@ class SpooledRows:
         Raises:
             SpoolFailed: the file cannot be written.
         """
+        self._count += len(rows)
         for shape, images in rows:
             number = self._numbers.get(shape)
             if number is None:
@@ -65,6 +71,9 @@ class SpooledRows:
             self._unwritten_bytes += _HEAD.size + len(images)
             if self._unwritten_bytes >= _BUFFER_BYTES:
                 self._write()
+
+    def __len__(self) -> int:
+        return self._count
 
     def __iter__(self) -> Iterator[RowsEvent]:
         """Walk the rows from the first on.
@@ -87,14 +96,23 @@ class SpooledRows:
             for piece in _joined(pieces):
                 view = memoryview(piece)
                 while view:
-                    view = view[self._file.write(view) or 0 :]
+                    written = self._file.write(view) or 0
+                    self._written_bytes += written
+                    view = view[written:]
         except OSError as error:
             raise self._failed(error) from error
+        finally:
+            self._use.has(self._file.fileno(), self._written_bytes)
 
     def _failed(self, error: OSError) -> SpoolFailed:
         if error.errno in _NO_ROOM:
             return SpoolFailed(f"there is no room left in {self._place} for the rows of a large transaction")
         return SpoolFailed(f"the rows of a large transaction cannot be kept in {self._place}: {error.strerror}")
+
+
+def _let_go(file: IO[bytes], use: SpoolUse) -> None:
+    use.is_without(file.fileno())  # first: the number is another file's once it is closed
+    file.close()
 
 
 def _joined(pieces: list[bytes]) -> Iterator[bytes]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from vmerge.core.fold import Change
 from vmerge.core.rowimage import Key
+from vmerge.core.spool_use import SpoolUse
 from vmerge.errors import SpoolFailed
 
 _LENGTH_BYTES = 4
@@ -41,13 +43,16 @@ class SpooledChanges:
     another thread may read it: that ends the process. It is closed, too, when nobody refers to it any more.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """Make the file in ``folder`` (the system's temporary folder if None).
+    def __init__(self, folder: Path | None = None, use: SpoolUse | None = None) -> None:
+        """Make the file in ``folder`` (the system's temporary folder if None); ``use`` is told its size.
 
         Raises:
             SpoolFailed: the file cannot be made.
         """
         self._place = folder or Path(tempfile.gettempdir())
+        self._use = use or SpoolUse()
+        self._put_bytes = 0
+        weakref.finalize(self, self._use.is_without, self._number)
         with self._failing():
             with tempfile.NamedTemporaryFile(dir=folder, prefix="vmerge-") as file:
                 self._database = sqlite3.connect(file.name, isolation_level=None, check_same_thread=False)
@@ -63,8 +68,11 @@ class SpooledChanges:
 
     def put(self, key: Key, change: Change) -> None:
         """See ``Changes``. Raises ``SpoolFailed`` when the file cannot be written."""
+        encoded = _encoded(key)
         with self._failing():
-            self._database.execute(_PUT, (_encoded(key), *change))
+            self._database.execute(_PUT, (encoded, *change))
+        self._put_bytes += len(encoded) + sum(map(len, filter(None, change)))
+        self._use.has(self._number, self._put_bytes)
 
     def __iter__(self) -> Iterator[Change]:
         """See ``Changes``. Raises ``SpoolFailed`` when the file cannot be read."""
@@ -74,6 +82,12 @@ class SpooledChanges:
     def close(self) -> None:
         """Let go of the file."""
         self._database.close()
+        self._use.is_without(self._number)
+
+    @property
+    def _number(self) -> int:
+        """Its own among the files in ``use``: those that are descriptors are positive."""
+        return -id(self)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:

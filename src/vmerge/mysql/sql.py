@@ -19,6 +19,17 @@ def quoted(name: str) -> str:
 SOURCE_FACTS = "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged"
 """What the source has, and what of it the binlogs no longer hold."""
 
+SOURCE_WATCH = """
+SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged, UNIX_TIMESTAMP(NOW(6)), @@GLOBAL.binlog_expire_logs_seconds
+"""
+"""What is asked of a source now and then: no privilege is needed for it, and no table is read."""
+
+SOURCE_PURGES = "SELECT @@GLOBAL.binlog_expire_logs_auto_purge"
+"""Whether it purges by itself; from MySQL 8.0.29 on, earlier ones always do."""
+
+SOURCE_KEPT_DAYS = "SELECT @@GLOBAL.expire_logs_days"
+"""How sources until 8.0 may say it instead of in seconds."""
+
 SET_DUMP_OPTIONS = (
     "SET @source_binlog_checksum = 'CRC32', @master_binlog_checksum = 'CRC32', "
     "@source_heartbeat_period = %s, @master_heartbeat_period = %s, "
@@ -224,13 +235,15 @@ LOCK_STREAM = "SELECT position, epoch, owner FROM {control}.stream WHERE workflo
 TAKE_EPOCH = "UPDATE {control}.stream SET epoch = %s, owner = %s WHERE workflow = %s AND name = %s"
 
 WRITE_CHECKPOINT = """
-UPDATE {control}.stream SET position = %s, applied_at = FROM_UNIXTIME(%s / 1000000), updated_at = SYSDATE(6)
+UPDATE {control}.stream
+SET position = %s, applied_at = COALESCE(FROM_UNIXTIME(%s / 1000000), applied_at), updated_at = SYSDATE(6)
 WHERE workflow = %s AND name = %s AND epoch = %s
 """
 """Must match one row: none means that another daemon took the stream over. SYSDATE, because events set NOW()."""
 
 WRITE_JOINT_CHECKPOINT = """
-UPDATE {control}.stream SET position = %s, applied_at = FROM_UNIXTIME(%s / 1000000), updated_at = SYSDATE(6)
+UPDATE {control}.stream
+SET position = %s, applied_at = COALESCE(FROM_UNIXTIME(%s / 1000000), applied_at), updated_at = SYSDATE(6)
 WHERE workflow = %s AND name = %s AND epoch = %s AND position = %s
 """
 """Must match one row: none means that the member of a joint commit is no longer where its offer said."""

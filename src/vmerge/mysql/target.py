@@ -23,6 +23,7 @@ from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.quarantine import Diversion, DivertedFold, Grounds, Quarantine, RowName, names_in, visible
 from vmerge.core.row_order import Effect, Share, in_order
+from vmerge.core.spool_use import SpoolUse
 from vmerge.errors import (
     JointRefused,
     KeyConflict,
@@ -82,9 +83,11 @@ class MySqlTarget:
         definitions: Definitions,
         server_id: int,
         spool_folder: Path | None = None,
+        spool_use: SpoolUse | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._spool_folder = spool_folder
+        self._spool_use = spool_use or SpoolUse()
         self._claim = claim
         self._tables = tables
         self._plan = plan
@@ -178,10 +181,10 @@ class MySqlTarget:
 
     def begin_fold(self) -> Fold:
         """Return an empty fold for a run of any length, kept on disk."""
-        place = self._spool_folder
+        place, use = self._spool_folder, self._spool_use
         if self.quarantine.is_empty:
-            return Fold(self._plan, lambda: SpooledChanges(place))
-        return DivertedFold(self._plan, lambda: SpooledChanges(place), Diversion(self.quarantine, self._plan))
+            return Fold(self._plan, lambda: SpooledChanges(place, use))
+        return DivertedFold(self._plan, lambda: SpooledChanges(place, use), Diversion(self.quarantine, self._plan))
 
     def apply_effect(self, effect: Fold, first: Transaction) -> None:
         """Apply the net effect of a run that begins with ``first``, in a target transaction that stays open."""

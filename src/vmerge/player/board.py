@@ -18,39 +18,12 @@ from vmerge.core.conflict_terms import Siblings
 from vmerge.core.joint import Offer, Part
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import TableName
+from vmerge.core.source_facts import SourceFacts
+from vmerge.core.spool_use import SpoolUse
 from vmerge.core.states import Phase, StreamState, is_free
+from vmerge.player.counters import Counters
 from vmerge.player.journal import Journal
 from vmerge.stopping import StopToken
-
-
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """What a stream has done since its daemon started."""
-
-    transactions: int = 0
-    batches: int = 0
-    rows_bytes: int = 0
-    flushes: int = 0
-    splits: int = 0
-    waits: int = 0
-    jumps: int = 0
-    joints: int = 0
-    testimonies: int = 0
-    duplicates: int = 0
-    foreign_rows: int = 0
-    stricter_targets: int = 0
-    """Verdicts, by their proofs."""
-    quarantined: int = 0
-    returned: int = 0
-    """Rows that came back from quarantine."""
-    lock_conflicts: int = 0
-    restarts: int = 0
-    schema_changes_executed: int = 0
-    schema_changes_ignored: int = 0
-    barrier_seconds: float = 0.0
-    """Ended waits at schema changes only; see ``BarrierWait`` for the one under way."""
-    blocked_seconds: float = 0.0
-    """Ended waits only; see ``Blocked`` for the one under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +58,14 @@ class StreamProgress:
     applied: GtidSet = field(default_factory=GtidSet)
     applied_at: float | None = None
     """The source's commit time of the last applied transaction, seconds since 1970."""
+    moved_at: float | None = None
+    """When the position last moved, by this machine's clock, seconds since 1970."""
+    heard_at: float | None = None
+    """When the source last said that there was nothing more, and all of it was applied; likewise."""
+    source: SourceFacts | None = None
+    """What the source said when it was last asked."""
+    spool: SpoolUse | None = None
+    """What the stream has on disk for now."""
     is_at_head: bool = False
     """The source had nothing more when it last said so, and all of it is applied."""
     blocked: Blocked | None = None
@@ -127,7 +108,8 @@ class Board:
 
     Promise: a commit that was published is seen by every snapshot taken after it, and wakes every sibling that waits.
     Invariant: ``version`` of a stream grows whenever transactions of it were committed. Any thread may read; only
-    a stream's owner (its player while it runs, else the supervisor) changes it. The condition's lock is re-entrant.
+    a stream's owner (its player while it runs, else the supervisor) changes it, and who watches its source that alone.
+    The condition's lock is re-entrant.
 
     ``journal`` has the waits that have ended and are not in the log table yet.
 

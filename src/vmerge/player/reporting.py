@@ -17,7 +17,8 @@ from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase
 from vmerge.core.stretch import Stretch
 from vmerge.core.verdict import Finding, Permanent, Proof
-from vmerge.player.board import BarrierWait, Board, Counters, LockWait
+from vmerge.player.board import BarrierWait, Board, LockWait
+from vmerge.player.counters import Counters
 from vmerge.stopping import Clock
 
 logger = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ class Reporter:
         if not self._has_been_at_head:
             self._has_been_at_head = True
             self._log("reached its head")
-        self._update(is_at_head=True, phase=Phase.STREAMING)
+        self._update(is_at_head=True, phase=Phase.STREAMING, heard_at=self._clock.wall())
 
     def received(self) -> None:
         """The source has sent something."""
@@ -125,11 +126,13 @@ class Reporter:
     def moved(self, position: GtidSet, applied_at: float, count: int) -> None:
         """The position moved past so many transactions that have no rows for the target."""
         self._pass_split(count)
-        self._update(applied=position, applied_at=applied_at)
+        self._update(applied=position, applied_at=applied_at, moved_at=self._clock.wall())
 
     def committed(self, before: terms.State, stretch: Stretch, position: GtidSet, batch_limit: int) -> None:
         """These transactions are on the target; siblings wake. ``before`` is how they came there."""
         self._pass_split(stretch.count)
+        has_told = self._has_told_wait or self._lock_told_after is not None
+        self._unlock()
         counters = self._counters_after_wait()
         ended = self._ended(_OUTCOMES.get(type(before), Outcome.RELEASED), transactions=stretch.count)
         if isinstance(before, terms.Jumping):
@@ -138,23 +141,18 @@ class Reporter:
         elif isinstance(before, terms.Joining):
             self._log_seldom("joined %d transactions with its siblings', the last one %s", stretch.count, stretch.last)
             counters = replace(counters, joints=counters.joints + 1)
-        if self._has_told_wait or self._lock_told_after is not None:
+        if has_told:
             self._has_told_wait = False
             self._log_seldom("goes on")
-        self._unlock()
         self._board.commit(
             self._name,
             phase=Phase.APPLYING,
             applied=position,
             applied_at=stretch.committed_at_microseconds / 1e6,
+            moved_at=self._clock.wall(),
             batch_limit=batch_limit,
             blocked=None,
-            counters=replace(
-                counters,
-                transactions=counters.transactions + stretch.count,
-                batches=counters.batches + 1,
-                rows_bytes=counters.rows_bytes + stretch.byte_count,
-            ),
+            counters=counters.with_batch(stretch),
         )
         self._enter(ended)
 
@@ -262,9 +260,10 @@ class Reporter:
 
     def _unlock(self) -> None:
         """The stream has got what it wanted, or wants it no more."""
-        if self._locked is not None:
-            self._locked = self._lock_told_after = None
-            self._update(locked=None)
+        locked, self._locked, self._lock_told_after = self._locked, None, None
+        if locked is not None:
+            seconds = self._counters.locked_seconds + self._clock.monotonic() - locked.since
+            self._update(locked=None, counters=replace(self._counters, locked_seconds=seconds))
 
     def waiting(self, state: terms.Waiting, gtid: str, key: str | None) -> None:
         """The stream waits; ``key`` is None when this attempt failed before it came to the key."""

@@ -58,6 +58,9 @@ class MemoryStore:
         self.rows.extend(rows)
         self.largest = max(self.largest, len(rows))
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
     def __iter__(self) -> Iterator[RowsEvent]:
         return iter(self.rows)
 

@@ -13,14 +13,19 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.hosting.test_status import FixedClock
 
 from vmerge.core.blocked import Blocked
+from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.source_facts import SourceFacts
 from vmerge.core.states import Phase, StreamState
-from vmerge.hosting.metrics import INFO_NAME, STREAM_METRICS, exposition
+from vmerge.core.stretch import Stretch
+from vmerge.hosting.metrics import BATCHES_HELP, BATCHES_NAME, INFO_NAME, STREAM_METRICS, exposition
 from vmerge.hosting.status import unready_streams, workflow_snapshot
 from vmerge.player.board import Board, LockWait
+from vmerge.player.counters import Counters
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "config" / "monitoring"
-NAMES = {metric.exposed_name for metric in STREAM_METRICS} | {INFO_NAME}
+HELPS = {metric.exposed_name: metric.help for metric in STREAM_METRICS} | {BATCHES_NAME: BATCHES_HELP}
+NAMES = HELPS.keys() | {INFO_NAME}
 NAME = re.compile(r"\bvmerge_[a-z_]+")
 
 
@@ -69,7 +74,60 @@ def test_numbers_are_those_of_the_status() -> None:
 
 def test_a_stream_without_a_transaction_has_no_lag() -> None:
     """A number that is not known is left out, and is no zero."""
-    assert of_stream("vmerge_lag_seconds") not in samples(Board(["a"]))
+    found = samples(Board(["a"]))
+    for name in ("lag_seconds", "heartbeat_lag_seconds", "transactions_behind", "purge_in_seconds"):
+        assert of_stream(f"vmerge_{name}") not in found
+
+
+def test_how_far_behind_its_source() -> None:
+    """Age, head, distance, time until the purge and the difference of the clocks are those of the stream's source."""
+    board = Board(["a"])
+    facts = SourceFacts(999_995.0, gtids(1, 50), GtidSet(), clock_ahead_seconds=2.0, kept_seconds=7200.0)
+    board.update("a", applied=gtids(1, 45), applied_at=999_900.0, moved_at=999_910.0, source=facts)
+    found = samples(board)
+    assert found[of_stream("vmerge_heartbeat_lag_seconds")] == 102
+    assert found[of_stream("vmerge_transactions_behind")] == 5
+    assert found[of_stream("vmerge_applied_position")] == 45
+    assert found[of_stream("vmerge_head_position")] == 50
+    assert found[of_stream("vmerge_purge_in_seconds")] == 7200 - 102
+    assert found[of_stream("vmerge_source_clock_ahead_seconds")] == 2
+
+
+def gtids(first: int, last: int) -> GtidSet:
+    """Return a GTID set."""
+    return GtidSet.parse(f"3e11fa47-71ca-11e1-9e33-c80aa9429562:{first}-{last}")
+
+
+def test_sizes_of_batches() -> None:
+    """The histogram counts each batch once, cumulatively, and sums their transactions."""
+    board, gtid = Board(["a"]), Gtid(b"A" * 16, "", 1)
+    counters = Counters()
+    for count in (1, 1, 7, 1000, 20_000):
+        counters = counters.with_batch(Stretch(count, gtid, 0, byte_count=10, event_count=2 * count))
+    board.update("a", counters=counters)
+    found = samples(board)
+    counts = {
+        bound: found[of_stream("vmerge_batch_transactions_bucket", le=f"{bound}")] for bound in (1, 5, 10, 1000, "+Inf")
+    }
+    assert counts == {1: 2, 5: 2, 10: 3, 1000: 4, "+Inf": 5}
+    assert found[of_stream("vmerge_batch_transactions_sum")] == 21_009
+    assert found[of_stream("vmerge_batch_transactions_count")] == 5
+    assert found[of_stream("vmerge_row_events_total")] == 2 * 21_009
+
+
+def test_waits_and_restarts_by_reason() -> None:
+    """Waits under way count, each under its reason; each cause of a restart is there from the beginning."""
+    board = Board(["a"])
+    counters = Counters(blocked_seconds=2.5, locked_seconds=1.0, restart_seconds=4.0).with_restart("SourceLost")
+    board.update("a", counters=counters, locked=LockWait(since=96.0, attempts=3))
+    found = samples(board)
+    waited = {
+        reason: found[of_stream("vmerge_waited_seconds_total", reason=reason)]
+        for reason in ("key", "lock", "schema_change", "restart")
+    }
+    assert waited == {"key": 2.5, "lock": 5.0, "schema_change": 0.0, "restart": 4.0}
+    assert found[of_stream("vmerge_restart_causes_total", cause="SourceLost")] == 1
+    assert found[of_stream("vmerge_restart_causes_total", cause="CommitUnknown")] == 0
 
 
 def test_odd_names_are_escaped() -> None:
@@ -98,7 +156,7 @@ def test_every_metric_is_documented() -> None:
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines()]
     documented = {row[0].strip("` "): row[3] for row in rows if len(row) == 4 and row[0].strip().startswith("`vmerge_")}
     assert documented.keys() == NAMES
-    assert {metric.exposed_name: metric.help for metric in STREAM_METRICS}.items() <= documented.items()
+    assert HELPS.items() <= documented.items()
 
 
 def test_dashboard_and_alerts_ask_for_metrics_that_exist() -> None:
@@ -107,5 +165,5 @@ def test_dashboard_and_alerts_ask_for_metrics_that_exist() -> None:
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     (group,) = yaml.safe_load((MONITORING / "prometheus-alerts.yml").read_text())["groups"]
     asked += [rule["expr"] for rule in group["rules"]]
-    assert {name for text in asked for name in NAME.findall(text)} <= NAMES
+    assert {name.removesuffix("_bucket") for text in asked for name in NAME.findall(text)} <= NAMES
     assert all(rule["annotations"]["description"] and rule["labels"]["severity"] for rule in group["rules"])

@@ -9,9 +9,11 @@ import pytest
 
 from vmerge.core.blocked import Blocked
 from vmerge.core.position import GtidSet
+from vmerge.core.source_facts import SourceFacts
 from vmerge.core.states import Phase, StreamState
 from vmerge.hosting.status import status_line, status_table, stream_sentence, stream_snapshot, workflow_snapshot
-from vmerge.player.board import Board, Counters, LockWait, StreamProgress
+from vmerge.player.board import Board, LockWait, StreamProgress
+from vmerge.player.counters import Counters
 
 RUNNING = StreamProgress("-80", state=StreamState.RUNNING, phase=Phase.APPLYING)
 BLOCKED = Blocked(since=90.0, attempts=3, gtid="u:1", key="customer.email", unfree=())
@@ -115,6 +117,15 @@ def test_table_and_line() -> None:
         head.index("DOING")
     }
     assert status_line(snapshot) == "-80 1234 tx, lag 1.5 s, applying | 80- 0 tx, lag –, stopped"
+
+
+def test_a_purge_to_come_is_told() -> None:
+    """A stream whose source may purge what it needs within the hour says so behind whatever it does."""
+    facts = SourceFacts(0.0, GtidSet(), GtidSet(), 0.0, kept_seconds=7200.0)
+    progress = replace(RUNNING, heard_at=1_000_000.0 - 5400, source=facts)
+    assert sentence(progress) == "applying; its source may purge what it still needs in 30 min"
+    assert sentence(replace(progress, heard_at=1_000_000.0 - 3000)) == "applying"
+    assert sentence(replace(progress, heard_at=1.0)) == "applying; its source purges what it still needs"
 
 
 def test_table_without_workflows() -> None:

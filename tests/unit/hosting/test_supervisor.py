@@ -23,6 +23,7 @@ from vmerge.core.log_entry import LogEntry, StoredEntry
 from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.quarantine import Grounds, Quarantine, RowName
+from vmerge.core.source_facts import SourceFacts
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import (
     CorruptEvent,
@@ -157,6 +158,7 @@ class FakeStored:
     message: str = ""
     position: GtidSet = field(default_factory=GtidSet)
     owner: str = ""
+    applied_at: float | None = None
 
 
 class FakeParts:
@@ -233,6 +235,10 @@ class FakeAssembly:
     def read_log(self, streams: Sequence[str], limit: int) -> Sequence[StoredEntry]:
         """See ``Assembly``."""
         return ()
+
+    def ask_source(self, stream: str) -> SourceFacts:
+        """See ``Assembly``."""
+        raise SourceLost("nobody answers")
 
     def build(
         self, claim: Claim, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]
@@ -337,7 +343,8 @@ def test_restarts_with_growing_pauses(stage: Stage) -> None:
         stage.assembly.next_parts().source.words.put(SourceLost("gone"))
     stage.assembly.next_parts()
     assert stage.pauses == [1, 2, 3, 1, 2]
-    assert stage.supervisor.board.progress("a").counters.restarts == 5
+    counters = stage.supervisor.board.progress("a").counters
+    assert (counters.restarts, counters.restart_causes) == (5, {"SourceLost": 5})
 
 
 def test_a_server_that_is_down_at_first_is_retried(stage: Stage) -> None:

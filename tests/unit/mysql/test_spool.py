@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vmerge.core.events import RowsEvent, RowsKind, RowsShape, TableMap
+from vmerge.core.spool_use import SpoolUse
 from vmerge.errors import SpoolFailed
 from vmerge.mysql.spool import SpooledRows
 
@@ -32,6 +33,7 @@ def file_size_limit() -> Iterator[int]:
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@settings(deadline=None)  # it writes files, and other work may hold those up
 @given(batches)
 def test_rows_come_back_in_order(batches: list[list[RowsEvent]]) -> None:
     """Every walk gives all rows, in order, with the very same shapes."""
@@ -108,3 +110,19 @@ def test_a_missing_folder_is_a_clear_error(tmp_path: Path) -> None:
     """A folder that cannot be used is named."""
     with pytest.raises(SpoolFailed, match="nowhere"):
         SpooledRows(tmp_path / "nowhere")
+
+
+def test_its_size_is_told_while_it_is_there() -> None:
+    """What a stream has on disk counts every file of it that is in use, and none that is gone."""
+    use = SpoolUse()
+    stores = [SpooledRows(use=use), SpooledRows(use=use)]
+    rows = [RowsEvent(SHAPES[0], bytes(300_000))] * 3
+    for store in stores:
+        store.extend(rows)
+    assert [len(store) for store in stores] == [3, 3]
+    assert 6 * 300_000 <= use.byte_count <= 6 * 300_100
+    stores.pop()
+    del store
+    assert 3 * 300_000 <= use.byte_count <= 3 * 300_100
+    stores.pop()
+    assert use.byte_count == 0

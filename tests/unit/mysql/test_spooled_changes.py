@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vmerge.core.fold import Change, MemoryChanges
 from vmerge.core.rowimage import Key
+from vmerge.core.spool_use import SpoolUse
 from vmerge.errors import SpoolFailed
 from vmerge.mysql.spooled_changes import SpooledChanges
 
@@ -21,6 +22,7 @@ images = st.none() | st.binary(max_size=20)
 puts = st.lists(st.tuples(keys, st.tuples(images, images)), max_size=30)
 
 
+@settings(deadline=None)  # it writes files, and other work may hold those up
 @given(puts, st.lists(keys, max_size=5))
 def test_disk_and_memory_agree(puts: list[tuple[Key, Change]], asked: list[Key]) -> None:
     """Whatever is put, both find the same by each key and walk the same rows in the same order."""
@@ -35,11 +37,14 @@ def test_disk_and_memory_agree(puts: list[tuple[Key, Change]], asked: list[Key])
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
-    """The file has no name from the beginning."""
-    changes = SpooledChanges(tmp_path)
+    """The file has no name from the beginning, and counts as used disk until it is closed."""
+    use = SpoolUse()
+    changes = SpooledChanges(tmp_path, use)
     changes.put((b"k",), (None, b"x" * 100))
     assert list(tmp_path.iterdir()) == []
+    assert use.byte_count >= 100
     changes.close()
+    assert use.byte_count == 0
 
 
 @pytest.fixture

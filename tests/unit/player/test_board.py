@@ -11,7 +11,8 @@ from vmerge.core.conflict_terms import Siblings
 from vmerge.core.joint import Offer
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState
-from vmerge.player.board import Board, Counters
+from vmerge.player.board import Board
+from vmerge.player.counters import Counters
 from vmerge.stopping import StopToken
 
 FOREVER = 3600.0

@@ -51,6 +51,7 @@ def test_a_lock_that_somebody_holds_is_told(caplog: pytest.LogCaptureFixture) ->
     assert told == ["2.0 s", "4.0 s", "8.0 s", "16.0 s", "32.0 s", "64.0 s"]
     reporter.committed(terms.Clear(), Stretch.of([Transaction(Gtid(b"A" * 16, "", 1), 0, (), 1)]), GtidSet(), 1)
     assert board.progress("A").locked is None
+    assert board.progress("A").counters.locked_seconds == 99.0
     assert caplog.records[-1].getMessage() == "goes on"
 
 

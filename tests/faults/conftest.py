@@ -29,6 +29,8 @@ class Report:
     done: Counter[str] = field(default_factory=Counter)
     stops: dict[str, float] = field(default_factory=dict)
     took: dict[str, float] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    """Of campaigns, as they are."""
 
 
 _report = pytest.StashKey[Report]()
@@ -51,6 +53,10 @@ class Servers:
     def all(self) -> tuple[Server, ...]:
         """Return all of them."""
         return self.a, self.b, self.target
+
+    def shards(self) -> tuple[tuple[str, Server], ...]:
+        """Return the shards by the names of their streams."""
+        return ("a", self.a), ("b", self.b)
 
     def recover(self) -> None:
         """Bring back whatever a test left stopped, frozen or read-only."""
@@ -101,3 +107,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.line(f"{seconds:6.2f}  s to stop {what}")
     for what, seconds in sorted(report.took.items()):
         terminalreporter.line(f"{seconds:6.2f}  s {what}")
+    for line in report.lines:
+        terminalreporter.line(line)

@@ -15,13 +15,11 @@ from dataclasses import dataclass, field
 import pytest
 from tests.conftest import StartServer
 from tests.faults.conftest import Report, Servers
+from tests.faults.hot_site import HotSite, MixedHotSite, count_remedies
 from tests.operating import Site, wait_until
 
-from vmerge.lab.hot_keys import LANES
-from vmerge.lab.hot_tables import create_hot_tables, seed_hot_rows
 from vmerge.lab.proxy import Proxy
 from vmerge.lab.servers import Lab, Server
-from vmerge.lab.shop import ShopShard
 from vmerge.lab.workload_process import HotKeysProcess
 from vmerge.stopping import StopToken, SystemClock
 
@@ -32,32 +30,6 @@ RATE = 120.0
 LOOK_SECONDS = 0.1
 CATCH_UP_SECONDS = 60.0
 REMEDIES = ("flushes", "splits", "waits", "jumps", "joints", "testimonies")
-
-
-class HotSite(Site):
-    """A site with the tables of the hot-key workload instead of the shop's."""
-
-    def _create_tables(self, customers: int) -> None:
-        merged = ShopShard(self.target, self.database)
-        for place in (*self.shards.values(), merged):
-            create_hot_tables(place.server, place.database)
-        seed_hot_rows(tuple(self.shards.values()), merged, LANES)
-
-
-class MixedHotSite(HotSite):
-    """Shard b's columns are narrower than the target's: its rows go as statements, those of its siblings as events."""
-
-    def _create_tables(self, customers: int) -> None:
-        super()._create_tables(customers)
-        shard = self.shards["b"]
-        shard.server.execute_script(
-            f"ALTER TABLE {shard.database}.seat MODIFY code VARCHAR(39) NULL; "
-            f"ALTER TABLE {shard.database}.badge MODIFY label VARCHAR(39) NULL"
-        )
-
-    def _create_accounts(self) -> None:
-        super()._create_accounts()
-        self.target.query(f"GRANT TRIGGER ON {self.database}.* TO {self.user}")
 
 
 @dataclass
@@ -139,7 +111,7 @@ def shards_of(count: int, servers: Servers, start_server: StartServer) -> dict[s
     return shards | {name: start_server() for name in "cdef"[: count - len(shards)]}
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.long), 4])
 def test_hot_keys(
     lab: Lab,
     servers: Servers,
@@ -173,17 +145,6 @@ def test_hot_keys(
         report.took[f"to catch up, {count} shards, {seconds:.0f} s"] = catch_up_seconds
         assert all(remedies[f"conflicts: {remedy}"] for remedy in REMEDIES), remedies
         assert not remedies["conflicts: verdicts"]
-
-
-def count_remedies(site: Site) -> Counter[str]:
-    """Return how often each remedy helped, over all streams."""
-    counts: Counter[str] = Counter()
-    for stream in site.streams().values():
-        conflicts = {**stream["conflicts"], "verdicts": sum(stream["conflicts"]["verdicts"].values())}
-        counts.update({f"conflicts: {remedy}": number for remedy, number in conflicts.items()})
-        counts["restarts"] += stream["restarts"]
-        counts["lock conflicts"] += stream["lock_conflicts"]
-    return counts
 
 
 @pytest.mark.long

@@ -32,6 +32,7 @@ from vmerge.errors import (
     SchemaChanged,
     SchemaMismatch,
     SourceLost,
+    SpoolFailed,
     TargetError,
     UnsupportedEvent,
     VmergeError,
@@ -65,12 +66,13 @@ class BreakingSource(SimSource):
     """Cannot read on from a given transaction, however often it is asked."""
 
     breaks_at: int | None = None
+    error: VmergeError = UnsupportedEvent("an event of an unknown kind")
 
     def read(self) -> list[SourceItem]:
         """See ``Source``."""
         following = self.rest[0] if self.rest else None
         if isinstance(following, Transaction) and following.gtid.number == self.breaks_at:
-            raise UnsupportedEvent("an event of an unknown kind")
+            raise self.error
         return super().read()
 
 
@@ -385,6 +387,34 @@ def test_an_event_that_cannot_be_read_keeps_back_nothing_before_it() -> None:
     del lone.database.rows["u", 9]
     lone.fails(UnsupportedEvent)
     assert (lone.stored, lone.ids) == (1, [1])
+
+
+def test_a_blocked_stream_says_what_keeps_it_from_reading_on() -> None:
+    """Its own later transactions might release the key, so what hides them is in the message when it gives up."""
+    lone = Lone([work(1, insert("u", 1, "a")), work(2)], chunk=1)
+    lone.source.breaks_at = 2
+    lone.database.rows["u", 9] = (9, "a")
+    with pytest.raises(ConflictUnresolved, match="what follows cannot be read: an event of an unknown kind"):
+        for _ in range(20):
+            lone.steps()
+            lone.clock.advance(1.0)
+
+
+def test_a_blocked_stream_stops_where_there_is_no_room_to_read_on() -> None:
+    """A full disk is for an operator to settle: a stream that needs it to end a conflict does not wait in silence."""
+    lone = Lone([work(1, insert("u", 1, "a")), work(2, delete("u", 1, "a"))], chunk=1)
+    lone.source.breaks_at, lone.source.error = 2, SpoolFailed("no room")
+    lone.database.rows["u", 9] = (9, "a")
+    with pytest.raises(SpoolFailed):
+        for _ in range(5):
+            lone.steps()
+            lone.clock.advance(1.0)
+    lone.source.breaks_at = None
+    lone.reopen()
+    lone.steps()
+    lone.clock.advance(5.0)
+    lone.steps()
+    assert (lone.stored, lone.ids) == (2, [9])
 
 
 def test_a_blocked_transaction_that_is_refused_ends_the_wait() -> None:

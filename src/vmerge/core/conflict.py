@@ -345,7 +345,7 @@ def _after_testimony(state: Live, event: Testified, limits: Limits) -> tuple[Sta
         return Stuck(Reason.PROVEN, suspect), GiveUp(Reason.PROVEN, suspect)
     if not state.siblings.count:
         return Stuck(Reason.NO_SIBLING), GiveUp(Reason.NO_SIBLING)
-    counted = 0.0 if _tells_the_end(finding, state) else state.counted_seconds
+    counted = 0.0 if _tells_the_end(finding, state, event.sees_on) else state.counted_seconds
     waiting = replace(state, inquiry=replace(state.inquiry, suspect=suspect), counted_seconds=counted)
     until = min(event.now + event.pause_seconds, _ask_at(waiting, limits))
     if _may_join(waiting):
@@ -353,12 +353,12 @@ def _after_testimony(state: Live, event: Testified, limits: Limits) -> tuple[Sta
     return waiting, Await(until, state.siblings.version)
 
 
-def _tells_the_end(finding: Finding, waiting: Waiting) -> bool:
+def _tells_the_end(finding: Finding, waiting: Waiting, sees_on: bool) -> bool:
     """Whether the wait is going to end: where only we release the key, later, it does so only if we can jump there."""
     if not isinstance(finding, Transient) or finding.held is None:
         return False
     will_stay = Presence.ALIVE in finding.held.holder_presences.values()
-    return waiting.may_jump or finding.held.own_presence is Presence.ALIVE or not will_stay
+    return (waiting.may_jump and sees_on) or finding.held.own_presence is Presence.ALIVE or not will_stay
 
 
 def _may_set_aside(finding: Permanent, policy: DuplicatePolicy) -> bool:

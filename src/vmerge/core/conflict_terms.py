@@ -235,6 +235,8 @@ class Testified:
     pause_seconds: float
     policy: DuplicatePolicy = DuplicatePolicy.STOP
     """Of the table that the finding is about."""
+    sees_on: bool = True
+    """Whether more of the stream's own transactions can still arrive."""
 
 
 Event = Applied | Conflicted | Locked | Rejected | Unfoldable | Unreached | Unjoined | Testified | Woken

@@ -14,6 +14,11 @@ duplicate.
 Values move again and again, so a stream that is ahead may have final rows in the way of one that lags: waiting alone
 does not merge this workload (``workload.py`` tells of one where it does).
 
+Pauses
+------
+On SIGUSR1 the process ends the business that each lane is in, prints ``paused`` on a line of its own and writes no more
+until SIGUSR2: what a target is compared with must stand still.
+
 Lanes
 -----
 Each lane has values and rows of its own, a thread, and a connection to every shard. So within a lane the real order is
@@ -33,7 +38,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from vmerge.lab.hot_lane import Lane
@@ -41,6 +46,8 @@ from vmerge.lab.hot_lane import Lane
 LANES = 4
 JOIN_SECONDS = 130.0
 COLD_IDS_OF_A_LANE = 10_000_000
+PAUSED = "paused"
+"""What is printed once everything stands still."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +63,42 @@ class Options:
     lanes: int
 
 
+class _Barrier:
+    """Where lanes stand still between two pieces of business. Any thread may call."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._standing = 0
+
+    def pass_by(self) -> None:
+        """Stand still while it is closed."""
+        with self._changed:
+            self._standing += 1
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._is_closed)
+            self._standing -= 1
+
+    def close(self, count: int) -> None:
+        """Return when so many stand still."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.wait_for(lambda: self._standing >= count or not self._is_closed)
+
+    def open(self) -> None:
+        """Let everybody go on."""
+        with self._changed:
+            self._is_closed = False
+            self._changed.notify_all()
+
+
 class HotKeys:
     """One thread a lane."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._stop = threading.Event()
+        self._barrier = _Barrier()
         self._failures: queue.SimpleQueue[Exception] = queue.SimpleQueue()
         # Cold ids grow with the clock: a second workload on the same shards never meets the ids of the first.
         first_cold_id = int(time.time()) * COLD_IDS_OF_A_LANE
@@ -78,6 +115,15 @@ class HotKeys:
     def stop(self) -> None:
         """End after the business that each lane is in."""
         self._stop.set()
+        self._barrier.open()
+
+    def pause(self) -> None:
+        """Return when no lane is in any business; ``resume`` lets them go on."""
+        self._barrier.close(len(self._lanes))
+
+    def resume(self) -> None:
+        """Go on."""
+        self._barrier.open()
 
     def run(self) -> Counter[str]:
         """Write until the time is over or ``stop``; return what was done.
@@ -89,7 +135,7 @@ class HotKeys:
         for thread in threads:
             thread.start()
         self._stop.wait(self._options.seconds)
-        self._stop.set()
+        self.stop()
         for thread in threads:
             thread.join(JOIN_SECONDS)
         if not self._failures.empty():
@@ -102,13 +148,14 @@ class HotKeys:
         try:
             lane.open()
             while not self._stop.is_set():
+                self._barrier.pass_by()
                 lane.step()
                 # A lane that was slow for a moment catches up, but not for a whole outage.
                 due = max(due + interval, time.monotonic() - 0.5)
                 self._stop.wait(max(0.0, due - time.monotonic()))
         except Exception as error:
             self._failures.put(error)
-            self._stop.set()
+            self.stop()
         finally:
             lane.close()
 
@@ -136,12 +183,25 @@ def _parse(arguments: Sequence[str] | None) -> Options:
     return Options(shards, chosen.seconds, chosen.rate, chosen.seed, chosen.lanes)
 
 
+def _obey(workload: HotKeys, signals: Set[signal.Signals]) -> None:
+    while True:
+        match signal.sigwait(signals):
+            case signal.SIGUSR1:
+                workload.pause()
+                print(PAUSED, flush=True)
+            case signal.SIGUSR2:
+                workload.resume()
+            case _:
+                workload.stop()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a workload; print what it did as one line of JSON. SIGTERM and SIGINT end it early and cleanly."""
+    """Run a workload; its last line is what it did, as JSON. SIGTERM and SIGINT end it early and cleanly."""
     logging.basicConfig(format="hot keys: %(message)s", stream=sys.stderr)
     workload = HotKeys(_parse(arguments))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: workload.stop())
+    signals = {signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # of all threads: one of its own takes them
+    threading.Thread(target=_obey, args=(workload, signals), daemon=True).start()
     done = workload.run()
     with contextlib.suppress(BrokenPipeError):
         print(json.dumps(done), flush=True)

@@ -2,35 +2,22 @@
 
 Knows: who holds what in its lane, on every shard. Never knows: other lanes, the target or vmerge. Used by
 ``hot_keys.py``, which says what kind of histories these are. Owner: one thread.
-
-A *work* is what one shard does in one transaction. Works that are committed together all hold their locks until the
-last of them has done its part; then they are committed one after the other, or by XA in two phases.
 """
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
-import pymysql
-from pymysql.connections import Connection
-from pymysql.cursors import Cursor
-
+from vmerge.lab.hot_commits import Committer, Statement, Work
 from vmerge.lab.hot_tables import COLD_IDS_FROM
 
-TWO_PHASE_SHARE = 0.25
-"""Of what several shards commit together."""
 COLD_ROWS = 200
 """Of each lane and shard; more are deleted again."""
 
-LOCKED_OUT = (1205, 1213, 1614)
-"""Lock wait, deadlock, and the latter within XA."""
-
-Statement = tuple[str, tuple[object, ...]]
 Place = tuple[str, int]
 _Thing = TypeVar("_Thing")
 
@@ -59,14 +46,6 @@ class _Badge:
     label: str | None
 
 
-@dataclass
-class _Work:
-    """One transaction of one shard."""
-
-    shard: int
-    statements: list[Statement] = field(default_factory=list)
-
-
 class Lane:
     """Moves its values and rows; ``done`` counts what it committed, by kind."""
 
@@ -78,14 +57,13 @@ class Lane:
         self._shards = shards
         self._chance = chance
         self._next_cold_id = COLD_IDS_FROM + first_cold_id
-        self._connections: list[Connection[Cursor]] = []
+        self._committer = Committer(number, shards, first_work=first_cold_id, chance=chance, done=self.done)
         self._seats: list[_Seat] = []
         self._badges: list[list[_Badge]] = [[] for _ in shards]
         self._cold: list[list[int]] = [[] for _ in shards]
         self._free_codes: list[str] = []
         self._free_places: list[Place] = []
         self._free_badges: list[_Badge] = []
-        self._business = 0
         steps: dict[Callable[[], None], int] = {
             self._pass_code_on: 14,
             self._pass_place_on: 8,
@@ -106,34 +84,19 @@ class Lane:
 
     def open(self) -> None:
         """Connect to every shard and learn who holds what."""
-        for shard, (socket_path, database) in enumerate(self._shards):
-            connection: Connection[Cursor] = pymysql.connect(
-                unix_socket=socket_path,
-                user="root",
-                database=database,
-                charset="utf8mb4",
-                read_timeout=120,
-                # A deadlock that spans shards is seen by none of them.
-                init_command="SET transaction_isolation = 'READ-COMMITTED', innodb_lock_wait_timeout = 1",
-            )
-            self._connections.append(connection)
-            with connection.cursor() as cursor:
-                cursor.execute(
-                    "SELECT id, code, area, number FROM seat WHERE lane = %s AND id < %s ORDER BY id",
-                    (self._number, COLD_IDS_FROM),
-                )
-                for number, code, area, place in cursor.fetchall():
-                    self._seats.append(_Seat(number, shard, code, None if area is None else (area, place)))
-                cursor.execute("SELECT id, serial, label FROM badge WHERE lane = %s ORDER BY id", (self._number,))
-                self._badges[shard] = [_Badge(*row) for row in cursor.fetchall()]
-            connection.commit()
+        self._committer.open()
+        seats = "SELECT id, code, area, number FROM seat WHERE lane = %s AND id < %s ORDER BY id"
+        badges = "SELECT id, serial, label FROM badge WHERE lane = %s ORDER BY id"
+        for shard in range(len(self._shards)):
+            for number, code, area, place in self._committer.query(shard, (seats, (self._number, COLD_IDS_FROM))):
+                self._seats.append(_Seat(number, shard, code, None if area is None else (area, place)))
+            found = self._committer.query(shard, (badges, (self._number,)))
+            self._badges[shard] = [_Badge(*row) for row in found]
+            self._committer.query(shard, ("COMMIT", ()))
 
     def close(self) -> None:
         """Disconnect."""
-        for connection in self._connections:
-            with contextlib.suppress(pymysql.Error):
-                connection.close()
-        self._connections = []
+        self._committer.close()
 
     def step(self) -> None:
         """Do one piece of business, of one transaction or several."""
@@ -167,11 +130,11 @@ class Lane:
         """A seat gives up all it holds; who takes it is decided later."""
         for seat in self._pick(self._holding_code(), 1):
             assert seat.code is not None
-            work = _Work(seat.shard, [(_SET_CODE, (None, seat.number))])
+            work = Work(seat.shard, [(_SET_CODE, (None, seat.number))])
             if seat.place is not None:
                 work.statements.append((_SET_PLACE, (None, None, seat.number)))
                 self._free_places.append(seat.place)
-            self._commit(work)
+            self._committer.commit(work)
             self._free_codes.append(seat.code)
             seat.code = seat.place = None
             self.done["seats released"] += 1
@@ -183,10 +146,10 @@ class Lane:
                 return
             code = self._take_any(self._free_codes)
             place = self._take_any(self._free_places) if self._free_places else None
-            work = _Work(seat.shard, [(_SET_CODE, (code, seat.number))])
+            work = Work(seat.shard, [(_SET_CODE, (code, seat.number))])
             if place is not None:
                 work.statements.append((_SET_PLACE, (*place, seat.number)))
-            self._commit(work)
+            self._committer.commit(work)
             seat.code, seat.place = code, place
             self.done["seats claimed"] += 1
 
@@ -224,8 +187,8 @@ class Lane:
 
     def _rotate_codes(self, ring: Sequence[_Seat]) -> None:
         codes = [seat.code for seat in [*ring[1:], ring[0]]]
-        works = [_Work(seat.shard, [(_SET_CODE, (code, seat.number))]) for seat, code in zip(ring, codes, strict=True)]
-        self._commit(*works)
+        works = [Work(seat.shard, [(_SET_CODE, (code, seat.number))]) for seat, code in zip(ring, codes, strict=True)]
+        self._committer.commit(*works)
         for seat, code in zip(ring, codes, strict=True):
             seat.code = code
 
@@ -236,8 +199,8 @@ class Lane:
             return
         here, there = self._chance.sample(shards, 2)
         mine, theirs = self._pop_badge(here), self._pop_badge(there)
-        self._commit(
-            _Work(here, [_delete(mine), self._insert(theirs)]), _Work(there, [_delete(theirs), self._insert(mine)])
+        self._committer.commit(
+            Work(here, [_delete(mine), self._insert(theirs)]), Work(there, [_delete(theirs), self._insert(mine)])
         )
         self._badges[here].append(theirs)
         self._badges[there].append(mine)
@@ -253,10 +216,10 @@ class Lane:
         here = self._chance.choice(shards)
         there = self._another(here)
         badge = self._pop_badge(here)
-        self._commit(_Work(here, [_delete(badge)]))
+        self._committer.commit(Work(here, [_delete(badge)]))
         if self._chance.random() < 0.3:
             badge = _Badge(badge.number, badge.serial, None if badge.label else f"label {badge.number}")
-        self._commit(_Work(there, [self._insert(badge)]))
+        self._committer.commit(Work(there, [self._insert(badge)]))
         self._badges[there].append(badge)
         self.done["badges moved"] += 1
 
@@ -264,14 +227,14 @@ class Lane:
         """A row is on no shard for a while, and comes back on any."""
         if self._free_badges:
             badge, shard = self._take_any(self._free_badges), self._chance.randrange(len(self._shards))
-            self._commit(_Work(shard, [self._insert(badge)]))
+            self._committer.commit(Work(shard, [self._insert(badge)]))
             self._badges[shard].append(badge)
             self.done["badges inserted again"] += 1
             return
         shard = self._chance.randrange(len(self._shards))
         if self._badges[shard]:
             badge = self._pop_badge(shard)
-            self._commit(_Work(shard, [_delete(badge)]))
+            self._committer.commit(Work(shard, [_delete(badge)]))
             self._free_badges.append(badge)
             self.done["badges deleted"] += 1
 
@@ -281,7 +244,7 @@ class Lane:
         if not self._badges[shard]:
             return
         badge = self._chance.choice(self._badges[shard])
-        self._commit(_Work(shard, [_delete(badge), self._insert(badge)]))
+        self._committer.commit(Work(shard, [_delete(badge), self._insert(badge)]))
         self.done["badges rewritten"] += 1
 
     # On one shard
@@ -297,7 +260,7 @@ class Lane:
             (_SET_CODE, (one.code, other.number)),
             (_SET_CODE, (other.code, one.number)),
         ]
-        self._commit(_Work(one.shard, statements))
+        self._committer.commit(Work(one.shard, statements))
         one.code, other.code = other.code, one.code
         self.done["codes permuted"] += 1
 
@@ -307,7 +270,9 @@ class Lane:
             if not self._free_codes:
                 return
             code = self._chance.choice(self._free_codes)
-            self._commit(_Work(seat.shard, [(_SET_CODE, (code, seat.number)), (_SET_CODE, (None, seat.number))]))
+            self._committer.commit(
+                Work(seat.shard, [(_SET_CODE, (code, seat.number)), (_SET_CODE, (None, seat.number))])
+            )
             self.done["codes taken for a moment"] += 1
 
     def _fill(self) -> None:
@@ -316,16 +281,16 @@ class Lane:
         cold = self._cold[shard]
         if len(cold) > COLD_ROWS:
             numbers = [cold.pop(self._chance.randrange(len(cold))) for _ in range(5)]
-            self._commit(_Work(shard, [("DELETE FROM seat WHERE id IN %s", (tuple(numbers),))]))
+            self._committer.commit(Work(shard, [("DELETE FROM seat WHERE id IN %s", (tuple(numbers),))]))
             self.done["cold rows deleted"] += len(numbers)
         elif cold and self._chance.random() < 0.5:
             text = "UPDATE seat SET note = REPEAT(%s, 10) WHERE id = %s"
-            self._commit(_Work(shard, [(text, (f"note {self._chance.random()}", self._chance.choice(cold)))]))
+            self._committer.commit(Work(shard, [(text, (f"note {self._chance.random()}", self._chance.choice(cold)))]))
             self.done["cold rows updated"] += 1
         else:
             numbers = [self._fresh_cold_id() for _ in range(self._chance.randint(1, 4))]
             text = "INSERT INTO seat (id, lane, note) VALUES (%s, %s, 'cold')"
-            self._commit(_Work(shard, [(text, (number, self._number)) for number in numbers]))
+            self._committer.commit(Work(shard, [(text, (number, self._number)) for number in numbers]))
             cold += numbers
             self.done["cold rows inserted"] += len(numbers)
 
@@ -369,78 +334,17 @@ class Lane:
 
     def _set_codes(self, changes: Sequence[tuple[_Seat, str | None]]) -> None:
         """Change seats of one shard in one transaction."""
-        self._commit(_Work(changes[0][0].shard, [(_SET_CODE, (code, seat.number)) for seat, code in changes]))
+        self._committer.commit(Work(changes[0][0].shard, [(_SET_CODE, (code, seat.number)) for seat, code in changes]))
         for seat, code in changes:
             seat.code = code
 
     def _set_place(self, seat: _Seat, place: Place | None) -> None:
-        self._commit(_Work(seat.shard, [(_SET_PLACE, (*(place or (None, None)), seat.number))]))
+        self._committer.commit(Work(seat.shard, [(_SET_PLACE, (*(place or (None, None)), seat.number))]))
         seat.place = place
 
     def _insert(self, badge: _Badge) -> Statement:
         note = self._chance.choice((None, "moved " * self._chance.randrange(30)))
         return _INSERT_BADGE, (badge.number, self._number, badge.serial, badge.label, note)
-
-    def _commit(self, *works: _Work) -> None:
-        """Commit works at one moment. Lanes may lock each other out, which costs nothing but another try."""
-        in_two_phases = len(works) > 1 and self._chance.random() < TWO_PHASE_SHARE
-        prepare, commit, undo = (
-            (self._prepare, self._commit_prepared, self._undo_prepared)
-            if in_two_phases
-            else (self._begin, self._commit_begun, self._undo_begun)
-        )
-        while not self._succeeds(works, prepare):
-            undo(works)
-            self.done["tried again"] += 1
-        commit(works)
-        self.done["transactions"] += len(works)
-        self.done["in two phases"] += in_two_phases
-
-    def _succeeds(self, works: Sequence[_Work], attempt: Callable[[Sequence[_Work]], None]) -> bool:
-        try:
-            attempt(works)
-        except pymysql.OperationalError as error:
-            if error.args[0] not in LOCKED_OUT:
-                raise
-            return False
-        return True
-
-    def _begin(self, works: Sequence[_Work]) -> None:
-        for work in works:
-            self._execute(work.shard, *work.statements)
-
-    def _commit_begun(self, works: Sequence[_Work]) -> None:
-        for work in works:
-            self._connections[work.shard].commit()
-
-    def _undo_begun(self, works: Sequence[_Work]) -> None:
-        for work in works:
-            self._connections[work.shard].rollback()
-
-    def _prepare(self, works: Sequence[_Work]) -> None:
-        self._business += 1
-        for work in works:
-            self._execute(work.shard, self._xa("START"), *work.statements, self._xa("END"))
-        for work in works:
-            self._execute(work.shard, self._xa("PREPARE"))
-
-    def _commit_prepared(self, works: Sequence[_Work]) -> None:
-        for work in works:
-            self._execute(work.shard, self._xa("COMMIT"))
-
-    def _undo_prepared(self, works: Sequence[_Work]) -> None:
-        for work in works:
-            for verb in ("END", "ROLLBACK"):
-                with contextlib.suppress(pymysql.Error):  # how far it came is not known
-                    self._execute(work.shard, self._xa(verb))
-
-    def _xa(self, verb: str) -> Statement:
-        return f"XA {verb} %s", (f"lane {self._number}, {self._business}",)
-
-    def _execute(self, shard: int, *statements: Statement) -> None:
-        with self._connections[shard].cursor() as cursor:
-            for text, values in statements:
-                cursor.execute(text, values)
 
 
 def _on(seats: Sequence[_Seat], shard: int) -> list[_Seat]:

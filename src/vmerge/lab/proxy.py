@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
@@ -35,6 +35,21 @@ class Moment(Enum):
     UNHEARD = "before the server got it, and the server does not notice"
 
 
+class Way(Enum):
+    """A direction of a connection."""
+
+    TO_SERVER = "to the server"
+    TO_CLIENT = "to the client"
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How slowly bytes are forwarded: so many at once, then a pause."""
+
+    bytes: int
+    seconds: float
+
+
 @dataclass
 class _Trap:
     """Which packet breaks its connection, and how many times yet."""
@@ -51,8 +66,12 @@ class Proxy:
     def __init__(self, host: str, port: int) -> None:
         self._upstream = (host, port)
         self._lock = threading.Condition()
-        self._flows = threading.Event()
-        self._flows.set()
+        self._flows = {way: threading.Event() for way in Way}
+        self.thaw()
+        self._pace: Pace | None = None
+        self._closing = threading.Event()
+        self._left: dict[Way, int] = {}
+        """Of each direction, how many bytes still pass before their connection breaks."""
         self._links: set[_Link] = set()
         self._trap: _Trap | None = None
         self._sprung = 0
@@ -67,12 +86,6 @@ class Proxy:
     def port(self) -> int:
         """Where it listens."""
         return int(self._listener.getsockname()[1])
-
-    @property
-    def connections(self) -> int:
-        """How many connections pass through it now."""
-        with self._lock:
-            return len(self._links)
 
     @property
     def sprung(self) -> int:
@@ -96,7 +109,8 @@ class Proxy:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._acceptor.join(_JOIN_SECONDS)
         self._listener.close()
-        self._flows.set()
+        self._closing.set()
+        self.thaw()
         for link in self._all_links():
             link.cut()
             link.join()
@@ -119,13 +133,35 @@ class Proxy:
         with self._lock:
             self._accepts = True
 
-    def freeze(self) -> None:
-        """Forward nothing more; connections stay open, as when a network swallows packets."""
-        self._flows.clear()
+    def freeze(self, *ways: Way) -> None:
+        """Forward nothing more, in these directions or both; connections stay open, as when packets are swallowed."""
+        for way in ways or Way:
+            self._flows[way].clear()
 
     def thaw(self) -> None:
         """Forward what was held back, and go on."""
-        self._flows.set()
+        for flow in self._flows.values():
+            flow.set()
+
+    def heal(self) -> None:
+        """Let everything through, as fast as it comes."""
+        with self._lock:
+            self._trap, self._pace, self._accepts = None, None, True
+            self._left.clear()
+        self.thaw()
+
+    def slow_down(self, pace: Pace | None) -> None:
+        """Forward everything at this pace; None for as fast as it comes."""
+        with self._lock:
+            self._pace = pace
+
+    def cut_within(self, way: Way, byte_count: int) -> None:
+        """Break the connection that takes so many bytes further, behind the last of them, wherever in a packet it is.
+
+        It counts as sprung.
+        """
+        with self._lock:
+            self._left[way] = byte_count
 
     def cut_when(self, pattern: bytes, moment: Moment, *, behind: bytes = b"", times: int = 1) -> None:
         """Break the next connections whose client sends this pattern, right behind a statement with ``behind``.
@@ -170,9 +206,33 @@ class Proxy:
         with self._lock:
             return list(self._links)
 
-    def wait_to_flow(self) -> None:
-        """Block a pump while the proxy is frozen."""
-        self._flows.wait(_FROZEN_SECONDS)
+    def wait_to_flow(self, way: Way) -> None:
+        """Block a pump while its direction is frozen."""
+        self._flows[way].wait(_FROZEN_SECONDS)
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """Yield bytes as slowly as they shall flow."""
+        while data:
+            with self._lock:
+                pace = self._pace
+            if pace is None or self._closing.is_set():
+                yield data
+                return
+            self._closing.wait(pace.seconds)
+            yield data[: pace.bytes]
+            data = data[pace.bytes :]
+
+    def allowed(self, way: Way, byte_count: int) -> int | None:
+        """Return how many of these bytes still pass before their connection breaks; None for all, and it does not."""
+        with self._lock:
+            left = self._left.get(way)
+            if left is None:
+                return None
+            if left > byte_count:
+                self._left[way] = left - byte_count
+                return None
+            del self._left[way]
+            return left
 
     def spring(self, data: bytes, before: bytes) -> Moment | None:
         """Return how bytes on their way to the server, behind others, break their connection, if they do."""
@@ -248,12 +308,13 @@ class _Link:
     def _to_server(self) -> None:
         before = b""
         while data := self._client.recv(_CHUNK_BYTES):
-            self._proxy.wait_to_flow()
+            self._proxy.wait_to_flow(Way.TO_SERVER)
             moment = self._proxy.spring(data, before)
             before = data
             if moment is None:
-                self._server.sendall(data)
-                continue
+                if self._forward(data, Way.TO_SERVER, self._server):
+                    continue
+                return
             if moment is Moment.AFTER:
                 self._swallows_reply = True
                 self._server.sendall(data)
@@ -266,11 +327,23 @@ class _Link:
 
     def _to_client(self) -> None:
         while data := self._server.recv(_CHUNK_BYTES):
-            self._proxy.wait_to_flow()
+            self._proxy.wait_to_flow(Way.TO_CLIENT)
             if self._swallows_reply:
                 self._proxy.has_sprung()
                 return
-            self._client.sendall(data)
+            if not self._forward(data, Way.TO_CLIENT, self._client):
+                return
+
+    def _forward(self, data: bytes, way: Way, receiver: socket.socket) -> bool:
+        """Send bytes on; return False where the connection shall break behind some of them."""
+        allowed = self._proxy.allowed(way, len(data))
+        for piece in self._proxy.pieces(data[:allowed]):
+            receiver.sendall(piece)
+        if allowed is None:
+            return True
+        self.cut()
+        self._proxy.has_sprung()
+        return False
 
 
 def _shut(one: socket.socket) -> None:

@@ -7,6 +7,8 @@ knows: what they write. Used by the demo and the tests.
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections import Counter
 from collections.abc import Sequence
 
@@ -54,6 +56,19 @@ class HotKeysProcess(Program):
         line = hot_keys.command(places, seconds=seconds, rate=rate, seed=seed)
         super().__init__(lab, f"hot-keys-{len(shards)}-{seed}", line)
 
+    @property
+    def pauses(self) -> int:
+        """How often it has come to a standstill so far."""
+        return self.output.splitlines().count(hot_keys.PAUSED)
+
+    def pause(self) -> None:
+        """Ask it to stand still; it does as soon as ``pauses`` has grown."""
+        os.kill(self.pid, signal.SIGUSR1)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        os.kill(self.pid, signal.SIGUSR2)
+
     def finish(self) -> Counter[str]:
         """End it, cleanly and early if need be, and return how often it did what.
 
@@ -62,4 +77,4 @@ class HotKeysProcess(Program):
         """
         if self.end() != 0:
             raise self.failure()
-        return Counter(json.loads(self.output))
+        return Counter(json.loads(self.output.splitlines()[-1]))

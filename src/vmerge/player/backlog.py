@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
@@ -17,7 +16,7 @@ from typing import Protocol
 from vmerge.core.events import Heartbeat, SchemaChange, SourceItem, Transaction
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.stretch import gtids_of
-from vmerge.errors import SourceLost, VmergeError
+from vmerge.errors import SourceLost, SpoolFailed, Verdict, VmergeError
 
 
 class Source(Protocol):
@@ -67,6 +66,8 @@ class Backlog:
         """Behind which position the source goes on then; None while it is lost."""
         self._has_ended = False
         """Whether what was read on came to a schema change."""
+        self.failure: VmergeError | None = None
+        """What keeps it from looking further ahead, and will not end by itself."""
         self._run: list[Transaction] = []
         """The first items, as far as they were looked at together: a stream that stays blocked looks ever again."""
         self._run_bytes = 0
@@ -77,6 +78,7 @@ class Backlog:
         self._run, self._run_bytes = [], 0
         self._is_torn = self._has_ended = False
         self._reached = None
+        self.failure = None
         self._source.open(position)
 
     def close(self) -> None:
@@ -195,16 +197,36 @@ class Backlog:
             return self._source.poll()
         except SourceLost:
             self._reopen(reached)
-        except VmergeError:
-            pass  # as in _poll
+        except VmergeError as error:
+            self._note(error)
         return ()
 
     def _reopen(self, reached: GtidSet) -> None:
         """Let the source go on behind ``reached``. While it is not back nothing more comes."""
         self._reached, self._has_ended = None, False
-        with suppress(VmergeError):
-            self._source.open(reached)
+        if self._opens(reached):
             self._reached = reached
+
+    def _opens(self, position: GtidSet) -> bool:
+        """Open the source behind a position; return whether that came true. Else what has arrived has to do for now."""
+        try:
+            self._source.open(position)
+        except VmergeError as error:
+            self._note(error)
+            return False
+        self.failure = None
+        return True
+
+    def _note(self, error: VmergeError) -> None:
+        """Take note of what ends the look ahead.
+
+        What cannot be read keeps back nothing before it: ``read`` says so again once all of that is done. But where
+        there is no room for what follows, no more can be tried to end a conflict, and making room is another's work.
+        """
+        if isinstance(error, SpoolFailed):
+            raise error
+        if error.verdict is not Verdict.TRANSIENT:
+            self.failure = error.with_traceback(None)  # its frames would keep what has arrived
 
     def _poll(self, position: GtidSet) -> None:
         """Take what has arrived. A source that is lost while the stream is blocked is opened again behind what it gave.
@@ -214,10 +236,9 @@ class Backlog:
         try:
             self._take(self._source.poll())
         except SourceLost:
-            with suppress(VmergeError):  # not yet back: what has arrived has to do until the next time
-                self._source.open(position.advanced(self._gtids()))
-        except VmergeError:
-            pass  # an event that cannot be carried: ``read`` says so again once all before it is done
+            self._opens(position.advanced(self._gtids()))
+        except VmergeError as error:
+            self._note(error)
 
     def _gtids(self) -> list[Gtid]:
         changes = [item.gtid for item in self.items if isinstance(item, SchemaChange)]

@@ -117,7 +117,8 @@ class Contention:
         if isinstance(decision, Ask):
             decision = self._ask(position)
         if isinstance(decision, GiveUp):
-            raise surrender(self._name, gtid, decision, before, error, self._clock.monotonic()) from error
+            now, beyond = self._clock.monotonic(), self._runs.failure
+            raise surrender(self._name, gtid, decision, before, error, now, beyond) from error
         return decision
 
     def _ask(self, position: GtidSet) -> terms.Decision:
@@ -125,7 +126,8 @@ class Contention:
         answer = self._inquiry.ask(self._runs.kept(position), self._runs.effect)
         self._reporter.found(answer.finding, answer.testimony)
         policy = self._quarantining.policy(answer.finding)
-        decision = self.decide(terms.Testified(answer.finding, *self._now_and_pause(), policy))
+        sees_on = self._runs.failure is None
+        decision = self.decide(terms.Testified(answer.finding, *self._now_and_pause(), policy, sees_on))
         return self._set_aside(answer.run, decision.finding) if isinstance(decision, SetAside) else decision
 
     def _set_aside(self, run: Sequence[Transaction], finding: Permanent) -> terms.Decision:

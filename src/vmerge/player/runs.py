@@ -14,6 +14,7 @@ from vmerge.core.fold import Fold
 from vmerge.core.long_run import LongRun
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.stretch import Stretch, gtids_of
+from vmerge.errors import VmergeError
 from vmerge.player.backlog import Backlog, Reach
 from vmerge.player.ends import Target
 
@@ -48,6 +49,11 @@ class Runs:
     def effect(self) -> Fold | None:
         """The net effect of the long run, if there is one."""
         return None if self.long is None else self.long.effect
+
+    @property
+    def failure(self) -> VmergeError | None:
+        """What keeps the stream from reading on, while it is blocked."""
+        return self._backlog.failure
 
     def kept(self, position: GtidSet) -> list[Transaction]:
         """Return as many as are kept; ``position`` is the one before the first."""

@@ -13,15 +13,29 @@ from vmerge.core.verdict import Permanent, Proof
 from vmerge.errors import ConflictProven, ConflictUnresolved, VmergeError
 
 
-def surrender(stream: str, gtid: Gtid, decision: GiveUp, before: State, error: VmergeError, now: float) -> VmergeError:
-    """Return the error that stops a stream; ``error`` is what the last attempt met, ``before`` the state in which."""
+def surrender(
+    stream: str,
+    gtid: Gtid,
+    decision: GiveUp,
+    before: State,
+    error: VmergeError,
+    now: float,
+    beyond: VmergeError | None = None,
+) -> VmergeError:
+    """Return the error that stops a stream; ``error`` is what the last attempt met, ``before`` the state in which.
+
+    ``beyond`` is what kept the stream from reading on, where a transaction further behind may release the key.
+    """
     where = f"stream {stream}, transaction {gtid}"
     if decision.reason is Reason.REJECTED:
         return type(error)(f"{where}: {error.message}", hint=error.hint)
     if decision.finding is not None:
         return ConflictProven(f"{where}: {describe(decision.finding, stream)}", hint=_hint(decision.finding, stream))
     seconds = now - before.since if isinstance(before, Waiting) else 0.0
-    return ConflictUnresolved(f"{where}: {error.message}; {decision.reason.value} (blocked for {seconds:.1f} s)")
+    message = f"{where}: {error.message}; {decision.reason.value} (blocked for {seconds:.1f} s)"
+    if beyond is not None:
+        return ConflictUnresolved(f"{message}; what follows cannot be read: {beyond.message}", hint=beyond.hint)
+    return ConflictUnresolved(message)
 
 
 def describe(finding: Permanent, stream: str) -> str:

@@ -459,21 +459,23 @@ def test_a_wait_whose_end_is_known_does_not_time_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "holder", "may_jump", "counted"),
+    ("own", "holder", "may_jump", "sees_on", "counted"),
     [
-        (Presence.GONE, Presence.ALIVE, False, 9.0),
-        (Presence.GONE, Presence.ALIVE, True, 0.0),
-        (Presence.GONE, Presence.GONE, False, 0.0),
-        (Presence.ALIVE, Presence.CHANGED, False, 0.0),
+        (Presence.GONE, Presence.ALIVE, False, True, 9.0),
+        (Presence.GONE, Presence.ALIVE, True, False, 9.0),
+        (Presence.GONE, Presence.ALIVE, True, True, 0.0),
+        (Presence.GONE, Presence.GONE, False, False, 0.0),
+        (Presence.ALIVE, Presence.CHANGED, False, False, 0.0),
     ],
 )
 def test_a_wait_that_only_an_impossible_jump_would_end_times_out(
-    own: Presence, holder: Presence, may_jump: bool, counted: float
+    own: Presence, holder: Presence, may_jump: bool, sees_on: bool, counted: float
 ) -> None:
-    """The sibling's row stays, ours goes later, and what is between cannot be followed: nothing will end this wait."""
+    """The sibling's row stays, ours goes later, and what is between cannot be followed or read: nothing ends this."""
     held = replace(HELD, own_presence=own, holder_presences={"A": holder})
     asking = replace(WAITING, counted_seconds=9.0, may_jump=may_jump, inquiry=Inquiry(109.0, 3))
-    following, _ = decide(asking, terms.Testified(Transient(held, ("B",)), 109.1, 0.5), LIMITS)
+    testified = terms.Testified(Transient(held, ("B",)), 109.1, 0.5, sees_on=sees_on)
+    following, _ = decide(asking, testified, LIMITS)
     assert isinstance(following, Waiting)
     assert following.counted_seconds == counted
 

@@ -11,9 +11,10 @@ from vmerge.core.events import Heartbeat, SourceItem, TableMap, Transaction
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.projection import Carried
 from vmerge.lab.servers import Server
-from vmerge.mysql.connect import Endpoint, Tls, TlsMode
+from vmerge.mysql.connect import Endpoint
 from vmerge.mysql.source import DumpSource, decompress
 from vmerge.mysql.spool import SpooledRows
+from vmerge.mysql.tls import Tls, TlsMode
 
 READER_UUID = "b6d1c9e0-5d0b-4c1e-9d5e-0242ac120002"
 READER_ID = 1_234_567

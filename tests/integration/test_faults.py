@@ -24,8 +24,9 @@ from vmerge.errors import (
 )
 from vmerge.lab.servers import Server
 from vmerge.mysql import faults
-from vmerge.mysql.connect import Tls, TlsMode, connect, drop
+from vmerge.mysql.connect import connect, drop
 from vmerge.mysql.faults import commit_fault, source_fault, target_fault
+from vmerge.mysql.tls import Tls, TlsMode
 
 pytestmark = pytest.mark.server
 

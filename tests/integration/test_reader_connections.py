@@ -24,8 +24,8 @@ from vmerge.core.events import Heartbeat, SchemaChange, Transaction
 from vmerge.core.position import GtidSet
 from vmerge.errors import PositionPurged, SourceError, SourceLost, SourceRejected, UnsupportedEvent
 from vmerge.lab.servers import Lab, Server
-from vmerge.mysql.connect import Tls, TlsMode
 from vmerge.mysql.source import DumpSource, source_positions
+from vmerge.mysql.tls import Tls, TlsMode
 
 pytestmark = pytest.mark.server
 

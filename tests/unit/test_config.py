@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.certificates import Authority
 
 from vmerge.config import Workflow, load_folder, load_workflow
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import StartAt, TableRule
 from vmerge.errors import ConfigError
-from vmerge.mysql.connect import Endpoint, Tls, TlsMode
+from vmerge.mysql.connect import Endpoint
+from vmerge.mysql.tls import Tls, TlsMode
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 ENVIRONMENT = {"TARGET_SECRET": "hidden-t", "SOURCE_SECRET": "hidden-s"}
@@ -123,16 +125,58 @@ def test_anchors_share_keys(write: Write) -> None:
 def test_password_file_is_one_line_beside_the_workflow(write: Write) -> None:
     """A relative secret file starts at the workflow file; its line end is not part of the password."""
     secret = write("pass word\r\n", "secret")
-    secret.chmod(0o640)
+    secret.chmod(0o600)
     path = write(GOOD.replace("password_env: TARGET_SECRET", "password_file: secret"))
     assert load(path).target_endpoint.password == "pass word"
 
 
-def test_tls_files_are_resolved(write: Write) -> None:
+def with_tls(settings: str) -> str:
+    return GOOD.replace("  user: vmerge", f"  user: vmerge\n  tls: {{{settings}}}", 1)
+
+
+def test_tls_files_are_resolved(write: Write, tmp_path: Path) -> None:
     """TLS settings reach the endpoint with absolute paths."""
-    ca = write("", "ca.pem")
-    path = write(GOOD.replace("  user: vmerge", "  user: vmerge\n  tls: {mode: verify_identity, ca: ca.pem}"))
-    assert load(path).target_endpoint.tls == Tls(TlsMode.VERIFY_IDENTITY, ca=str(ca))
+    ca = Authority(tmp_path, "ca")
+    client = ca.issue("client")
+    path = write(with_tls("mode: verify_identity, ca: ca.pem, certificate: client.pem, key: client.key"))
+    tls = Tls(TlsMode.VERIFY_IDENTITY, str(ca.certificate), str(client.certificate), str(client.key))
+    assert load(path).target_endpoint.tls == tls
+
+
+@pytest.mark.parametrize(
+    ("settings", "what", "hint"),
+    [
+        ("mode: verify_ca, ca: customers.yaml", "customers.yaml of `ca` cannot be used", "PEM"),
+        ("mode: required, certificate: client.pem", "client.pem is open to every user", "chmod 600"),
+        ("mode: required, certificate: client.pem, key: open.key", "open.key is open to a group", "chmod 600"),
+        ("mode: required, certificate: client.pem, key: locked.key", "locked.key is encrypted", "openssl pkey"),
+        ("mode: required, certificate: client.pem, key: other.key", "key values mismatch", "PEM"),
+        ("mode: required, certificate: client.pem, key: word", "it is not in PEM form", "PEM"),
+    ],
+)
+def test_tls_files_that_no_connection_could_use(
+    write: Write, tmp_path: Path, settings: str, what: str, hint: str
+) -> None:
+    """A wrong file is told before anything connects, and nobody is asked for a key's password."""
+    ca = Authority(tmp_path, "ca")
+    ca.issue("client").certificate.chmod(0o644)
+    ca.issue("other")
+    ca.issue("open").key.chmod(0o640)
+    ca.issue("locked", password=b"hidden")
+    write("hidden", "word").chmod(0o600)
+    error = refusal(write(with_tls(settings)))
+    assert "line 5:" in error.message
+    assert what in error.message
+    assert hint in error.hint
+
+
+def test_a_socket_has_no_name_to_verify(write: Write, tmp_path: Path) -> None:
+    """A mode that could verify nothing is refused, with the one that can."""
+    Authority(tmp_path, "ca")
+    text = with_tls("mode: verify_identity, ca: ca.pem").replace("host: 10.0.0.5", "unix_socket: /s")
+    error = refusal(write(text))
+    assert "`target.tls.mode`: the mode verify_identity has no host to verify" in error.message
+    assert "verify_ca" in error.hint
 
 
 def test_a_unix_socket_replaces_host_and_port(write: Write) -> None:
@@ -450,6 +494,8 @@ def test_the_misspelt_key_is_told_before_the_key_it_should_be(write: Write) -> N
     ("content", "mode", "what"),
     [
         (b"secret", 0o604, "open to every user"),
+        (b"secret", 0o640, "open to a group"),
+        (b"secret", 0o620, "open to a group"),
         (b"", 0o600, "is empty"),
         (b"\n", 0o600, "is empty"),
         (b"one\ntwo\n", 0o600, "more than one line"),
@@ -459,11 +505,12 @@ def test_the_misspelt_key_is_told_before_the_key_it_should_be(write: Write) -> N
 )
 def test_bad_secret_files(write: Write, content: bytes, mode: int, what: str) -> None:
     """A secret file must be closed to others and hold one line of text."""
-    write(content, "secret").chmod(mode)
+    secret = write(content, "secret")
+    secret.chmod(mode)
     error = refusal(write(GOOD.replace("password_env: TARGET_SECRET", "password_file: secret")))
     assert what in error.message
     assert "line 5:" in error.message
-    assert error.hint == f"chmod 600 {write(content, 'secret')}" or mode == 0o600
+    assert error.hint == f"chmod 600 {secret}" or mode == 0o600
 
 
 def test_empty_variables_are_no_secrets(write: Write) -> None:

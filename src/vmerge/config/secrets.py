@@ -6,6 +6,7 @@ the command line.
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,8 +21,6 @@ MAX_SECRET_BYTES = 4096
 
 SHORTEST_TOKEN = 16
 """Below it, guessing is no hard work."""
-
-_OTHERS = stat.S_IRWXO
 
 
 def secret_from_environment(name: str, environment: Mapping[str, str]) -> SecretStr:
@@ -42,10 +41,10 @@ def secret_from_environment(name: str, environment: Mapping[str, str]) -> Secret
 
 
 def secret_from_file(path: Path) -> SecretStr:
-    """Return a file's only line. A group may read the file: orchestrators mount secrets for one; everybody may not.
+    """Return a file's only line.
 
     Raises:
-        PydanticCustomError: the file is missing, open to everybody, empty, or not one line of UTF-8.
+        PydanticCustomError: the file is missing, open to others, empty, or not one line of UTF-8.
     """
     try:
         return SecretStr(_only_line(path))
@@ -55,6 +54,20 @@ def secret_from_file(path: Path) -> SecretStr:
             key="password_file",
             hint=unusable.hint
             or "Write the account's password into it, in one line; a relative path starts at the workflow file.",
+        ) from unusable
+
+
+def require_private(path: Path, key: str) -> None:
+    """Pass when nobody else may read a file that some library reads; ``key`` is where the workflow names it.
+
+    Raises:
+        PydanticCustomError: others may.
+    """
+    try:
+        os.close(_open(path))
+    except _Unusable as unusable:
+        raise problem(
+            f"the file {path} {unusable.why}", key=key, hint=unusable.hint or "Name a PEM file with the client's key."
         ) from unusable
 
 
@@ -100,16 +113,48 @@ def _only_line(path: Path) -> str:
 
 
 def _read(path: Path) -> bytes:
+    with os.fdopen(_open(path), "rb") as file:
+        try:
+            content = file.read(MAX_SECRET_BYTES + 1)
+        except OSError as error:
+            raise _Unusable(f"cannot be read: {error.strerror or error}") from error
+    if len(content) > MAX_SECRET_BYTES:
+        raise _Unusable(f"is larger than {MAX_SECRET_BYTES} bytes")
+    return content
+
+
+def _open(path: Path) -> int:
+    """Open a regular file that is closed to others: what is looked at is what is read, whatever the path becomes."""
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise _Unusable("is not a regular file")
-        if status.st_mode & _OTHERS:
-            raise _Unusable(
-                f"is open to every user of this machine (mode {status.st_mode & 0o777:o})", f"chmod 600 {path}"
-            )
-        if status.st_size > MAX_SECRET_BYTES:
-            raise _Unusable(f"is larger than {MAX_SECRET_BYTES} bytes")
-        return path.read_bytes()
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would wait for its writer
     except OSError as error:
         raise _Unusable(f"cannot be read: {error.strerror or error}") from error
+    try:
+        _require_closed(os.fstat(descriptor), path)
+    except _Unusable:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _require_closed(status: os.stat_result, path: Path) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise _Unusable("is not a regular file")
+    openness, remedy = openness_of(status.st_mode, owner=status.st_uid, reader=os.geteuid())
+    if openness:
+        raise _Unusable(f"is open to {openness} (mode {status.st_mode & 0o7777:o})", f"{remedy} {path}")
+
+
+def openness_of(mode: int, *, owner: int, reader: int) -> tuple[str, str]:
+    """Return who else may read or write a secret file, and the command that ends it; nothing when nobody may.
+
+    A group may read what another user owns: that is how orchestrators and service managers hand a secret of root's to
+    one user. What the reader owns needs no group.
+    """
+    if mode & stat.S_IRWXO:
+        return "every user of this machine", "chmod 600"
+    if owner == reader and mode & stat.S_IRWXG:
+        return "a group of users", "chmod 600"
+    if mode & stat.S_IWGRP:
+        return "changes by a group of users", "chmod 640"
+    return "", ""

@@ -23,17 +23,17 @@ from pydantic import (
 
 from vmerge.config.problem import problem
 from vmerge.config.rules import Rule, TrueDuplicates, require_database, require_rules_fit, ruled_table, table_pattern
-from vmerge.config.secrets import secret_from_environment, secret_from_file
+from vmerge.config.secrets import require_private, secret_from_environment, secret_from_file
 from vmerge.config.section import Section
 from vmerge.core.appliers import ApplierSetting
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import Start, StartAt, StreamRules
 from vmerge.core.schema_policy import OnDdl
-from vmerge.mysql.connect import Endpoint, Tls, TlsMode
+from vmerge.mysql.connect import Endpoint
+from vmerge.mysql.tls import Tls, TlsFailure, TlsMode
 
 SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
 
-_VERIFYING = (TlsMode.VERIFY_CA, TlsMode.VERIFY_IDENTITY)
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -90,8 +90,14 @@ class TlsSettings(Section):
         "Default preferred: it encrypts wherever the server can, and works with every server.",
     )
     ca: str | None = Field(default=None, description="PEM file of the authority to verify the server with.")
-    certificate: str | None = Field(default=None, description="PEM file of the client's certificate.")
-    key: str | None = Field(default=None, description="PEM file of the client's key.")
+    certificate: str | None = Field(
+        default=None, description="PEM file of the client's certificate, for accounts with REQUIRE X509."
+    )
+    key: str | None = Field(
+        default=None,
+        description="PEM file of the client's key, not encrypted; closed to others, as `password_file` is. Default: it "
+        "stands in `certificate`.",
+    )
 
     @field_validator("ca", "certificate", "key")
     @classmethod
@@ -106,9 +112,9 @@ class TlsSettings(Section):
     @model_validator(mode="after")
     def _fits_the_mode(self) -> Self:
         mode = self.mode
-        if mode in _VERIFYING and self.ca is None:
+        if mode.verifies and self.ca is None:
             raise problem(f"the mode {mode.value} needs `ca`", hint="Name the authority's PEM file.", key="mode")
-        if mode not in _VERIFYING and self.ca is not None:
+        if not mode.verifies and self.ca is not None:
             raise problem(
                 f"the mode {mode.value} does not verify the server, so `ca` would have no effect",
                 hint="Use `mode: verify_ca` or `mode: verify_identity`, or remove `ca`.",
@@ -122,7 +128,21 @@ class TlsSettings(Section):
             )
         if self.key and not self.certificate:
             raise problem("`key` stands without `certificate`", hint="Give both.", key="key")
+        self._try_files()
         return self
+
+    def _try_files(self) -> None:
+        """Refuse files that no connection could be made with, and a key that others may read."""
+        if self.certificate is not None:
+            require_private(Path(self.key or self.certificate), "key" if self.key else "certificate")
+        try:
+            self.settings().context()
+        except TlsFailure as failure:
+            raise problem(failure.text, hint=failure.hint) from failure
+
+    def settings(self) -> Tls:
+        """Return what the drivers take."""
+        return Tls(self.mode, self.ca, self.certificate, self.key)
 
 
 class Server(Section):
@@ -137,7 +157,8 @@ class Server(Section):
     )
     password_file: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
-        description="File whose only line is the password, closed to other users; this or `password_env`.",
+        description="File whose only line is the password, which nobody else may read: mode 600, or 640 if it belongs "
+        "to root and to vmerge's group; this or `password_env`.",
     )
     tls: TlsSettings = Field(default=TlsSettings(), description="TLS to the server.")
     _password: SecretStr = PrivateAttr(default=SecretStr(""))
@@ -163,6 +184,12 @@ class Server(Section):
             raise problem(f"has {found} `unix_socket`", hint="Give exactly one of them.")
         if self.unix_socket is not None and "port" in self.model_fields_set:
             raise problem("has `port` beside `unix_socket`", hint="A socket has no port: remove one.", key="port")
+        if self.unix_socket is not None and self.tls.mode is TlsMode.VERIFY_IDENTITY:
+            raise problem(
+                "the mode verify_identity has no host to verify with `unix_socket`",
+                hint="Use `mode: verify_ca`, or `host`.",
+                key="tls/mode",
+            )
         return self
 
     @model_validator(mode="after")
@@ -194,7 +221,7 @@ class Server(Section):
             user=self.user,
             password=self._password.get_secret_value(),
             unix_socket=self.unix_socket,
-            tls=Tls(self.tls.mode, self.tls.ca, self.tls.certificate, self.tls.key),
+            tls=self.tls.settings(),
         )
 
 

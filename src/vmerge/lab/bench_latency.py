@@ -35,9 +35,10 @@ from vmerge.lab.comparison import Comparison, Shard, compare
 from vmerge.lab.merge import Merge, Stream
 from vmerge.lab.processes import ProgramFailed
 from vmerge.lab.servers import Lab, Server
-from vmerge.mysql.connect import Endpoint, Tls, TlsMode
+from vmerge.mysql.connect import Endpoint
 from vmerge.mysql.source import DumpSource, decompress
 from vmerge.mysql.spool import SpooledRows
+from vmerge.mysql.tls import Tls, TlsMode
 
 DATABASE = "bench_latency"
 TABLE = f"""

@@ -6,63 +6,29 @@ Knows: addresses, accounts, TLS and time-outs. Never knows: what a connection is
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import socket
+import ssl
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any
+from typing import Any, NoReturn
 
-import pymysql
 from pymysql.connections import Connection
 from pymysql.constants import CLIENT
 from pymysql.err import MySQLError, OperationalError
 
 from vmerge.errors import VmergeError
+from vmerge.mysql.tls import Tls, TlsMode, raise_if_tls_failed
 
 CONNECT_TIMEOUT_SECONDS = 3
 """For each step of connecting: a stop must not wait for a server that accepts and then hangs."""
 
-
-class TlsMode(Enum):
-    """How much a connection asks of TLS; the names are those of MySQL's own clients."""
-
-    DISABLED = "disabled"
-    PREFERRED = "preferred"
-    REQUIRED = "required"
-    VERIFY_CA = "verify_ca"
-    VERIFY_IDENTITY = "verify_identity"
-
-
 NO_MYSQL = 2007
 """The client library's number for a server that speaks another protocol."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """TLS to one server; paths of PEM files."""
-
-    mode: TlsMode = TlsMode.PREFERRED
-    ca: str | None = None
-    certificate: str | None = None
-    key: str | None = None
-
-    def arguments(self) -> dict[str, Any]:
-        """Return PyMySQL's arguments for this."""
-        if self.mode is TlsMode.DISABLED:
-            return {"ssl_disabled": True}
-        if self.mode is TlsMode.PREFERRED:
-            return {}
-        verifies = self.mode in (TlsMode.VERIFY_CA, TlsMode.VERIFY_IDENTITY)
-        parts: dict[str, Any] = {
-            "verify_mode": verifies,
-            "check_hostname": self.mode is TlsMode.VERIFY_IDENTITY,
-            "ca": self.ca,
-            "cert": self.certificate,
-            "key": self.key,
-        }
-        return {"ssl": {name: value for name, value in parts.items() if value is not None}}
+REFUSED_METHOD = 2061
+"""The client library's number for a way to authenticate that it does not go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +42,16 @@ class Endpoint:
     password: str = field(repr=False)
     unix_socket: str | None = None
     tls: Tls = field(default_factory=Tls)
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether nobody else's wire lies between; a name other than ``localhost`` is taken for another machine's."""
+        if self.unix_socket is not None or self.host.lower() == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
     def __str__(self) -> str:
         return f"{self.role} ({self.user}@{self.unix_socket or f'{self.host}:{self.port}'})"
@@ -91,6 +67,12 @@ def connect(endpoint: Endpoint, *, read_timeout_seconds: float, session: Mapping
         connection = _connect(endpoint, read_timeout_seconds)
     except (struct.error, IndexError, ValueError) as error:
         raise OperationalError(NO_MYSQL, "what answers at this address is no MySQL server") from error
+    except OperationalError as error:
+        raise_if_tls_failed(error)
+        if endpoint.tls.certificate is None or not isinstance(error.__context__, ssl.SSLError):
+            raise
+        number, text = error.args  # a server may hang up before its alert is read
+        raise OperationalError(number, f"{text}; it may have refused the client's certificate") from error
     if session:
         assignments = ", ".join(f"SESSION {name} = %s" for name in session)
         with connection.cursor() as cursor:
@@ -99,8 +81,15 @@ def connect(endpoint: Endpoint, *, read_timeout_seconds: float, session: Mapping
     return connection
 
 
+class _Connection(Connection):
+    """PyMySQL's connection, with a context of ours also where it would make its own: for ``preferred``."""
+
+    def _create_ssl_ctx(self, given: object) -> ssl.SSLContext:
+        return given if isinstance(given, ssl.SSLContext) else Tls().context()
+
+
 def _connect(endpoint: Endpoint, write_timeout_seconds: float) -> Connection[Any]:
-    return pymysql.connect(
+    return _Connection(
         host=endpoint.host,
         port=endpoint.port,
         unix_socket=endpoint.unix_socket,
@@ -113,8 +102,56 @@ def _connect(endpoint: Endpoint, write_timeout_seconds: float) -> Connection[Any
         autocommit=True,
         client_flag=CLIENT.FOUND_ROWS,
         program_name="vmerge",
-        **endpoint.tls.arguments(),
+        auth_plugin_map=_AUTHENTICATION,
+        **_tls_arguments(endpoint),
     )
+
+
+def _tls_arguments(endpoint: Endpoint) -> dict[str, Any]:
+    match endpoint.tls.mode:
+        case TlsMode.DISABLED:
+            return {"ssl_disabled": True}
+        case TlsMode.PREFERRED:  # a socket leads nowhere else: MySQL's own clients spare TLS on it, too
+            return {"ssl_disabled": True} if endpoint.unix_socket is not None else {}
+        case _:
+            return {"ssl": endpoint.tls.context()}
+
+
+class _ClearPassword:
+    """Sends the password as it is, but only by TLS or a socket: PyMySQL sends it wherever a server asks for it."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def authenticate(self, _packet: object) -> Any:
+        """Answer the server's request; return its next packet."""
+        connection = self._connection
+        if not connection._secure:
+            raise OperationalError(REFUSED_METHOD, "the server asks for the password in clear text, without TLS")
+        connection.write_packet(connection.password + b"\0")
+        packet = connection._read_packet()
+        packet.check_error()
+        return packet
+
+
+class _Refused:
+    """A way to prove a password that gives it away, or that needs what is not there."""
+
+    def __init__(self, _connection: object) -> None:
+        pass
+
+    def authenticate(self, _packet: object) -> NoReturn:
+        """Refuse."""
+        raise OperationalError(REFUSED_METHOD, "the server asks for the password in a way that vmerge does not answer")
+
+
+_AUTHENTICATION: dict[str, Callable[[Connection[Any]], Any]] = {
+    "mysql_clear_password": _ClearPassword,
+    "mysql_old_password": _Refused,
+    "dialog": _Refused,
+    "client_ed25519": _Refused,
+}
+"""In place of PyMySQL's own: who stands between us and a server chooses the method."""
 
 
 def break_off(connection: Connection[Any]) -> None:

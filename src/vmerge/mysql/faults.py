@@ -13,7 +13,6 @@ Source: MySQL's error reference (server and client numbers); tried on real serve
 from __future__ import annotations
 
 import re
-import ssl
 
 import pymysql
 
@@ -31,6 +30,7 @@ from vmerge.errors import (
     TargetLost,
     TargetRejected,
 )
+from vmerge.mysql.tls import TlsFailure
 
 CONNECTION_LOST = frozenset(
     {
@@ -110,6 +110,9 @@ _NAMES_ONLY = frozenset(
         1610,  # the event cannot be read
         1698,  # access denied
         1786,  # the statement breaks GTID consistency
+        2026,  # no TLS; the text is ours
+        2061,  # a way to authenticate that is refused; the text is ours
+        3159,  # only encrypted connections are taken
     }
 )
 """The errors whose texts hold names of servers, accounts, databases, tables, columns or keys, and nothing else."""
@@ -169,21 +172,17 @@ def source_fault(error: Exception, place: str) -> SourceError:
     """Class an error of a source; ``place`` says which source and what was being done."""
     errno = errno_of(error)
     message = f"{place}: {describe(error)}"
-    if _is_untrusted(error):
-        return SourceRejected(message, hint=_UNTRUSTED)
     if errno in CONNECTION_LOST:
         return SourceLost(message)
     if errno in PURGED:
         return PositionPurged(message)
-    return SourceRejected(message, hint=_HINTS.get(errno))
+    return SourceRejected(message, hint=hint_of(error))
 
 
 def target_fault(error: Exception, place: str) -> TargetError:
     """Class an error of the target, outside of COMMIT."""
     errno = errno_of(error)
     message = f"{place}: {describe(error)}"
-    if _is_untrusted(error):
-        return TargetRejected(message, hint=_UNTRUSTED)
     if errno in CONNECTION_LOST:
         return TargetLost(message)
     if errno in LOCK_CONFLICTS:
@@ -194,7 +193,7 @@ def target_fault(error: Exception, place: str) -> TargetError:
         return ForeignKeyConflict(message, key=key_of(error))
     if errno in ROW_MISSING:
         return RowMissing(message)
-    return TargetRejected(message, hint=_HINTS.get(errno))
+    return TargetRejected(message, hint=hint_of(error))
 
 
 def commit_fault(error: Exception, place: str) -> TargetError:
@@ -204,16 +203,15 @@ def commit_fault(error: Exception, place: str) -> TargetError:
     return CommitUnknown(f"{place}: {describe(error)}")
 
 
-def _is_untrusted(error: Exception) -> bool:
-    """Whether the server's certificate was refused: trying again does not change it."""
-    return isinstance(getattr(error, "original_exception", error), ssl.SSLCertVerificationError)
+def hint_of(error: Exception) -> str | None:
+    """Return what helps against an error that is fatal, if anything is known."""
+    return error.hint if isinstance(error, TlsFailure) else _HINTS.get(errno_of(error))
 
-
-_UNTRUSTED = "Check the server's certificate, and the tls settings of the workflow file."
 
 _HINTS = {
     1044: "Grant the account access to that database.",
-    1045: "Correct user or password.",
+    1045: "Correct user or password. If they are right: an account with REQUIRE SSL or REQUIRE X509 refuses in these "
+    "words whoever comes without TLS, or without a certificate.",
     1105: "The target's table does not match the rows: compare SHOW CREATE TABLE on both sides.",
     1142: "Grant the account that privilege.",
     1146: "Create the table on the target with the source's definition, then start the stream again.",
@@ -221,6 +219,8 @@ _HINTS = {
     1227: "Grant the account that privilege; `vmerge check FILE` names what is needed.",
     1236: "Look at the source's error log. If another program reads with the same server_id, stop it. If it is an "
     "anonymous transaction, set gtid_mode=ON and carry its rows over by hand: the next start is served without it.",
+    2061: "Set `tls` to a mode that verifies the server; if it is yours, look at the account's plugin.",
+    3159: "Set `tls` for this server to `required` or a mode that verifies.",
     1610: "The target's version cannot apply this event.",
     1114: "Make room on the target's disk, then start the stream again.",
 }

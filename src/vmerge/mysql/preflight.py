@@ -29,7 +29,7 @@ from vmerge.mysql.applier_policy import read_policy
 from vmerge.mysql.checkpoints import ControlTables
 from vmerge.mysql.connect import Endpoint
 from vmerge.mysql.faults import describe
-from vmerge.mysql.preflight_server import ServerView, check_kind, open_server
+from vmerge.mysql.preflight_server import ServerView, check_encryption, check_kind, open_server
 from vmerge.mysql.preflight_source import OLDEST_SOURCE, SOURCE_VARIABLES, check_source
 from vmerge.mysql.preflight_target import OLDEST_TARGET, TARGET_VARIABLES, check_packet, check_policy, check_target
 from vmerge.mysql.schemas import read_schemas
@@ -156,7 +156,10 @@ class _Examination:
         self._stack.callback(server.close)
         unfit = list(check_kind(server, oldest))
         self.findings.extend(unfit)
-        return None if unfit else server
+        if unfit:
+            return None
+        self._examine(server, check_encryption(server, endpoint))
+        return server
 
     def _examine(self, server: ServerView, checks: Iterator[Finding]) -> None:
         try:

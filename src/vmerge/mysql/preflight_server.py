@@ -10,7 +10,6 @@ server knows what roles, wildcards and partial revokes come to.
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +17,11 @@ from typing import Any
 from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
-from vmerge.core.findings import Finding, error
+from vmerge.core.findings import Finding, error, warning
 from vmerge.mysql import sql
-from vmerge.mysql.connect import Endpoint, connect, drop
-from vmerge.mysql.faults import describe, errno_of
+from vmerge.mysql.connect import REFUSED_METHOD, Endpoint, connect, drop
+from vmerge.mysql.faults import describe, errno_of, hint_of
+from vmerge.mysql.tls import TLS_FAILED
 
 READ_TIMEOUT_SECONDS = 60.0
 """The schema views of a server with ten thousands of tables take seconds; more is a server that hangs."""
@@ -40,7 +40,8 @@ ACCESS_REFUSED = frozenset(
 )
 TLS_REFUSED = frozenset(
     {
-        2026,  # TLS fails
+        TLS_FAILED,
+        REFUSED_METHOD,
         3159,  # TLS is required
     }
 )
@@ -106,11 +107,25 @@ def unreachable(endpoint: Endpoint, failure: Exception) -> Finding:
     """Say why a server cannot be examined."""
     errno = errno_of(failure)
     text = f"cannot connect as {endpoint.user}: {describe(failure)}"
+    hint = hint_of(failure)
     if errno in ACCESS_REFUSED:
-        return error("access-refused", endpoint.role, text, "Correct user or password, or the account on the server.")
-    if errno in TLS_REFUSED or isinstance(failure, ssl.SSLError):
-        return error("tls", endpoint.role, text, "Correct `tls` in the workflow file, or the server's certificate.")
+        return error("access-refused", endpoint.role, text, hint or "Correct the account on the server.")
+    if errno in TLS_REFUSED:
+        return error("tls", endpoint.role, text, hint or "Correct `tls` in the workflow file.")
     return error("unreachable", endpoint.role, text, "Start the server, or correct its address and port.")
+
+
+def check_encryption(server: ServerView, endpoint: Endpoint) -> Iterator[Finding]:
+    """Warn of a connection over a network that everybody on the way can read."""
+    if endpoint.is_on_this_machine or any(cipher for _, cipher in server.query(sql.READ_CIPHER)):
+        return
+    yield warning(
+        "unencrypted",
+        server.where,
+        "the connection is not encrypted: whoever listens on the way reads all rows, and whoever stands in it learns "
+        "the password",
+        "Set `tls: {mode: verify_identity, ca: FILE}`; the server needs a certificate.",
+    )
 
 
 def check_kind(server: ServerView, oldest: tuple[int, int, int]) -> Iterator[Finding]:

@@ -14,6 +14,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+# Both sides
+
+READ_CIPHER = "SHOW SESSION STATUS LIKE 'Ssl_cipher'"
+"""Empty when the session is not encrypted."""
+
 # Sources
 
 SOURCE_FACTS = "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged"

@@ -110,6 +110,10 @@ class SimRules:
         """See ``RowRules``."""
         return table_map.database, table_map.table
 
+    def in_full(self, table_map: TableMap) -> TableMap:
+        """See ``RowRules``."""
+        return table_map
+
     def depth(self, table_map: TableMap) -> int:
         """See ``TableRules``."""
         return self._database.depth(table_map.table)

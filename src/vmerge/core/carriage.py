@@ -25,6 +25,7 @@ from vmerge.core.appliers import ApplierKind, ApplierPolicy, Choice, NoApplier
 from vmerge.core.events import TableMap
 from vmerge.core.filter_column import columns_of_map, columns_of_schema
 from vmerge.core.layout import Copied, Layout, Unfit, hides_rows, lay_out, projected_schema
+from vmerge.core.map_columns import told_in_full
 from vmerge.core.predicate import Predicate
 from vmerge.core.predicate_binding import bind
 from vmerge.core.projection import Carried, Keeps, Projection
@@ -85,21 +86,36 @@ def require_kept(table_map: TableMap, table: TablePlan, policy: ApplierPolicy) -
         SchemaMismatch: the target's table is missing or not proven equal.
     """
     target = _require_target(table_map, table)
-    return _choose(table_map, _agreeing(table_map, _as_carried(table, target)), target, policy)
+    return _choose(table_map, _carried_schema(table_map, table, target), target, policy)
+
+
+def in_full(table_map: TableMap, table: TablePlan) -> TableMap:
+    """Return the table map of rows that are carried, with the names of their columns if it lacks them.
+
+    A row that is kept for later needs them: by then the table may have others in their places.
+    """
+    if table_map.names:
+        return table_map
+    schema = _carried_schema(table_map, table, _require_target(table_map, table))
+    return table_map if schema is None else told_in_full(table_map, schema.columns)
+
+
+def _carried_schema(table_map: TableMap, table: TablePlan, target: TableSchema) -> TableSchema | None:
+    """Return the source's table in the target's shape, if it still is the one of rows that are carried."""
+    return _agreeing(table_map, _as_carried(table.source_of(table_map), table.rule, target))
 
 
 def choose(table: TablePlan, policy: ApplierPolicy) -> Choice | NoApplier | None:
     """Choose the applier of a table by both schemas; None while one of them is not known, or does not fit the rule."""
-    source = None if table.target is None else _as_carried(table, table.target)
+    source = None if table.target is None else _as_carried(table.source, table.rule, table.target)
     return None if source is None or table.target is None else policy.choose(source, table.target)
 
 
-def _as_carried(table: TablePlan, target: TableSchema) -> TableSchema | None:
+def _as_carried(source: TableSchema | None, rule: TableRule | None, target: TableSchema) -> TableSchema | None:
     """Return the source's schema in the target's shape."""
-    source = table.source
-    if source is None or table.rule is None:
+    if source is None or rule is None:
         return source
-    layout = lay_out([column.name for column in source.columns], target, table.rule)
+    layout = lay_out([column.name for column in source.columns], target, rule)
     return projected_schema(source, target, layout) if isinstance(layout, Layout) else None
 
 

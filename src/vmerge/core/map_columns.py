@@ -1,7 +1,7 @@
 """A table map, column by column: taken apart, and put together of other columns.
 
 Knows: what a table map says of one column, and how it is written. Never knows: why a table has other columns than its
-source's. Used by ``core/projection.py``.
+source's. Used by ``core/projection.py`` and ``core/carriage.py``.
 Source: mysql::binlog::event::Table_map_event, "Table_map_event::Optional_metadata_fields".
 """
 
@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from vmerge.core.column_types import CHARACTER_TYPES, NUMERIC_TYPES, ColumnShape, ColumnType, column_shapes
 from vmerge.core.events import TableMap
+from vmerge.core.schema import Column
 from vmerge.core.table_map import ENUM_AND_SET, MapField, read_table_map, write_length, write_table_map
 from vmerge.errors import UnsupportedEvent
 
@@ -76,6 +77,25 @@ def put_together(like: TableMap, columns: Sequence[MapColumn]) -> TableMap:
     for field, value in _fields(columns):
         tail += bytes((field,)) + write_length(len(value)) + value
     return read_table_map(write_table_map(replace(like, tail=tail)))
+
+
+def told_in_full(table: TableMap, columns: Sequence[Column]) -> TableMap:
+    """Return what a source would have told of these columns of its table with binlog_row_metadata=FULL.
+
+    Labels are left out where their bytes are not known.
+    """
+    pairs = zip(columns_of(table), columns, strict=True)
+    return put_together(table, [_in_full(told, column) for told, column in pairs])
+
+
+def _in_full(told: MapColumn, column: Column) -> MapColumn:
+    return replace(
+        told,
+        name=column.name,
+        collation_id=column.collation_id if told.collation_id is None else told.collation_id,
+        labels=column.label_bytes if column.labels else None,
+        visible=not column.invisible,
+    )
 
 
 def _fields(columns: Sequence[MapColumn]) -> Iterator[tuple[MapField, bytes]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from vmerge.core.appliers import ANY_APPLIER, ApplierKind, ApplierPolicy, Choice
-from vmerge.core.carriage import TablePlan, carry, choose, require_kept
+from vmerge.core.carriage import TablePlan, carry, choose, in_full, require_kept
 from vmerge.core.events import SchemaChange, TableMap
 from vmerge.core.online_change import Role, ToolTable, ToolTables
 from vmerge.core.projection import Carried
@@ -19,7 +19,7 @@ from vmerge.core.schema import TableSchema
 from vmerge.core.schema_change import Change, first_word, made_table, read_change
 from vmerge.core.schema_policy import Alteration, Exchange, Note, Reading, ShadowStatement
 from vmerge.core.target_statement import Refused, TargetStatement, altered_instead, target_statement
-from vmerge.errors import UnsupportedEvent
+from vmerge.errors import SchemaMismatch, UnsupportedEvent
 
 
 class Plan:
@@ -108,8 +108,17 @@ class Plan:
         table = self.table(table_map.database, table_map.table)
         if table is None:
             return False
+        if not table_map.names:
+            raise SchemaMismatch(
+                f"a row of {table_map.name} was kept without the names of its columns, and may be of an older table",
+                hint="Change it at its source: its next version comes with names.",
+            )
         self._appliers[table_map] = require_kept(table_map, table, self._policy)
         return True
+
+    def in_full(self, table_map: TableMap) -> TableMap:
+        """Return the table map of rows that are carried now, such that ``still_carries`` can tell them later."""
+        return in_full(table_map, self._carried(table_map))
 
     def target_name(self, table_map: TableMap) -> TableName:
         """Return the target's table for rows that are wanted."""

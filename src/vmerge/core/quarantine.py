@@ -73,6 +73,9 @@ class RowRules(Protocol):
     def target_name(self, table_map: TableMap) -> TableName:
         """Return the table on the target that rows of this shape go to."""
 
+    def in_full(self, table_map: TableMap) -> TableMap:
+        """Return the table map with the names of its columns, for a row that is kept while the table may change."""
+
 
 class EntryState(Enum):
     """What is to become of a row in quarantine."""
@@ -105,7 +108,7 @@ class Entry:
     state: EntryState
     grounds: Grounds
     table: TableMap
-    """That of the image."""
+    """That of the image, with the names of its columns."""
     flags: int
     """Of the rows event that brought the image."""
     image: bytes
@@ -231,14 +234,14 @@ class Diversion:
         columns = self._rules.key_columns(table)
         if not columns:
             raise UnsupportedEvent(f"rows of {table.name} cannot be followed: it has no primary key")
-        shapes = _key_shapes(table, columns)
+        kept = self._rules.in_full(table)
         for (other, _), entry in self._before.items():
-            if other == name and _key_shapes(entry.table, self._rules.key_columns(entry.table)) != shapes:
+            if other == name and not _has_same_key(entry.table, kept, columns):
                 raise UnsupportedEvent(
                     f"the primary key of {table.name} was altered while a row of it is in quarantine",
                     hint="Settle the rows in quarantine before such a change; see docs/quarantine.md.",
                 )
-        return _Watch(name, table, columns)
+        return _Watch(name, table, kept, columns)
 
     def _divert(self, event: RowsEvent, watch: _Watch, gtid: Gtid) -> Iterator[RowsEvent]:
         shape = event.shape
@@ -266,7 +269,7 @@ class Diversion:
             entry = self.entries.pop(old_name, None)
             grounds = self._grounds(name) or self._grounds(old_name)
             if entry is not None:
-                self._put(name, replace(entry, table=watch.table, flags=shape.flags, image=after, gtid=gtid))
+                self._put(name, replace(entry, table=watch.kept, flags=shape.flags, image=after, gtid=gtid))
             elif grounds is not None:
                 if passed:  # what stands behind the row in the event may need what the row had
                     yield RowsEvent(shape, b"".join(passed))
@@ -285,7 +288,7 @@ class Diversion:
     def _takes_insert(self, name: RowName, watch: _Watch, shape: RowsShape, image: bytes, gtid: Gtid) -> bool:
         ended = self._ended.pop(name, None)
         if ended is not None:
-            entry = replace(ended, table=watch.table, flags=shape.flags, image=image, gtid=gtid)
+            entry = replace(ended, table=watch.kept, flags=shape.flags, image=image, gtid=gtid)
             self._put(name, replace(entry, state=EntryState.PARKED))
             return True
         grounds = self._marks.get(name)
@@ -317,9 +320,11 @@ class Diversion:
 class _Watch:
     """How rows of one shape of a table with entries or marks are told apart."""
 
-    def __init__(self, name: TableName, table: TableMap, key_columns: Sequence[int]) -> None:
+    def __init__(self, name: TableName, table: TableMap, kept: TableMap, key_columns: Sequence[int]) -> None:
         self.name = name
         self.table = table
+        self.kept = kept
+        """The same for rows that go to quarantine."""
         self.cutter = ImageCutter(table, key_columns)
         self._deletes: dict[int, RowsShape] = {}
 
@@ -358,7 +363,20 @@ class DivertedFold(Fold):
 
 
 def _new_entry(grounds: Grounds, watch: _Watch, shape: RowsShape, image: bytes, gtid: Gtid) -> Entry:
-    return Entry(None, EntryState.PARKED, grounds, watch.table, shape.flags, image, gtid)
+    return Entry(None, EntryState.PARKED, grounds, watch.kept, shape.flags, image, gtid)
+
+
+def _has_same_key(older: TableMap, now: TableMap, columns: Sequence[int]) -> bool:
+    """Whether keys of an older table can be compared with those of now, of which these columns are the key.
+
+    A column that is not found there by its name may have been renamed: then the places count.
+    """
+    places = {name.lower(): place for place, name in enumerate(older.names)}
+    found = [places.get(now.names[column].lower()) for column in columns] if now.names else [None]
+    then = [place for place in found if place is not None]
+    if len(then) < len(columns):
+        return _key_shapes(older, columns) == _key_shapes(now, columns)
+    return then == sorted(then) and _key_shapes(older, then) == _key_shapes(now, columns)
 
 
 def _key_shapes(table: TableMap, columns: Sequence[int]) -> list[ColumnShape]:

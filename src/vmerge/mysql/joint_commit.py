@@ -17,7 +17,7 @@ from vmerge.core.appliers import ApplierRules
 from vmerge.core.events import RowsEvent, Transaction
 from vmerge.core.fold import fold
 from vmerge.core.joint import Part
-from vmerge.core.quarantine import Diversion, DivertedFold, Quarantine
+from vmerge.core.quarantine import Diversion, DivertedFold, Quarantine, RowRules
 from vmerge.core.row_order import Effect, RelationRules, Share, in_order
 from vmerge.errors import KeyConflict, SpoolFailed, UnsupportedEvent
 from vmerge.mysql.applier import Applier
@@ -29,7 +29,7 @@ ApplyBy = Callable[[Applier, Sequence[Transaction], Iterable[RowsEvent]], None]
 """Applies rows by an applier in the open transaction, and classes its errors."""
 
 
-class MemberRules(ApplierRules, RelationRules, Protocol):
+class MemberRules(ApplierRules, RelationRules, RowRules, Protocol):
     """What must be known of a member's tables."""
 
 

@@ -16,6 +16,9 @@ class Rules:
     def key_columns(self, table_map: TableMap) -> tuple[int, ...]:
         return self._key
 
+    def in_full(self, table_map: TableMap) -> TableMap:
+        return table_map
+
     def has_foreign_keys(self, table_map: TableMap) -> bool:
         return self._has_foreign_keys
 

@@ -9,8 +9,9 @@ from tests.unit.core.test_plan import COLUMNS, rows_of, schema, swapped
 
 from vmerge.config.predicates import parse
 from vmerge.core.appliers import ApplierPolicy, ApplierSetting
-from vmerge.core.carriage import TablePlan, carry, require_kept
+from vmerge.core.carriage import TablePlan, carry, in_full, require_kept
 from vmerge.core.events import TableMap
+from vmerge.core.map_columns import columns_of
 from vmerge.core.projection import Carried
 from vmerge.core.rules import TableRule
 from vmerge.core.schema import Column, Generation, GenerationKind, KeyPart, TableSchema, UniqueKey
@@ -157,3 +158,32 @@ def test_rows_that_were_kept_are_in_the_targets_shape_already() -> None:
     require_kept(carried(rows_of(), plan).table, plan, EQUAL)
     with pytest.raises(SchemaMismatch):
         require_kept(rows_of(), plan, EQUAL)
+
+
+def test_rows_are_kept_with_what_full_metadata_says() -> None:
+    """Of rows without names, their table's as the rows come are kept: the same as a source with full metadata sends."""
+    plan = table(COLUMNS, TableRule())
+    assert columns_of(in_full(rows_of(full=False), plan)) == columns_of(rows_of())
+    named = rows_of()
+    assert in_full(named, plan) is named
+
+
+def test_kept_rows_are_refused_where_their_columns_have_changed_places() -> None:
+    """Rows that came without names do not fit once two columns of one type, or labels, have changed places."""
+    kept = in_full(rows_of(full=False), table(COLUMNS, TableRule()))
+    require_kept(kept, table(COLUMNS, TableRule()), EQUAL)
+    relabelled = (*COLUMNS[:3], replace(COLUMNS[3], labels=("m", "s"), label_bytes=(b"m", b"s")), COLUMNS[4])
+    for columns in (swapped(COLUMNS, 1, 2), relabelled):
+        with pytest.raises(SchemaMismatch):
+            require_kept(kept, table(columns, TableRule(), source=columns), EQUAL)
+
+
+def test_rows_of_an_altered_table_are_kept_with_what_it_was() -> None:
+    """Rows from before a change of their table are kept with the names of that time, also under a rule."""
+    rule = TableRule(renamed={"mail": "email"})
+    target = (COLUMNS[0], replace(COLUMNS[1], name="mail"), *COLUMNS[2:])
+    changed = replace(
+        table(target, rule, source=swapped(COLUMNS, 1, 2)), has_changed=True, earlier=schema(COLUMNS, "shop_0")
+    )
+    rows = carried(rows_of(full=False), changed).table
+    assert in_full(rows, changed).names == ("id", "mail", "backup", "size", "place")

@@ -26,6 +26,7 @@ from vmerge.core.quarantine import (
     visible,
     write_key,
 )
+from vmerge.core.rowimage import whole_rows
 from vmerge.errors import UnsupportedEvent
 
 TABLE = ("merged", "t")
@@ -214,3 +215,30 @@ def test_names_follow_a_row_through_its_keys() -> None:
     for key in (1, 2, 3):
         assert names_in(transactions(events), name(key), RULES) == {name(1), name(2), name(3)}
     assert names_in(transactions(events), name(4), RULES) == {name(4)}
+
+
+def named(*names: str) -> TableMap:
+    return replace(make_table(tail="".join(names).encode()), names=names)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "key"), [(("id", "v"), ("v", "id"), (1,)), (("old_id", "v"), ("id", "v"), (0,))]
+)
+def test_a_primary_key_that_has_moved_or_is_renamed_is_followed(
+    then: tuple[str, ...], now: tuple[str, ...], key: tuple[int, ...]
+) -> None:
+    """A row in quarantine is found by its key, wherever the key's column stands by now, and under any name."""
+    before = {name(1): replace(entry(1, 9)[1], table=named(*then))}
+    ours = image(7, 1) if key == (1,) else image(1, 7)
+    delete = RowsEvent(whole_rows(named(*now), RowsKind.DELETE, 0), ours)
+    diversion = Diversion(Quarantine(before), TargetRules(key))
+    assert list(diversion.rows(transactions([delete]))) == []
+    assert diversion.entries == {}
+
+
+def test_a_primary_key_whose_columns_changed_places_is_refused() -> None:
+    """Keys of two columns of one type would be compared crosswise, and the row not be found."""
+    before = {name(1): replace(entry(1, 9)[1], table=named("a", "b"))}
+    delete = RowsEvent(whole_rows(named("b", "a"), RowsKind.DELETE, 0), image(1, 7))
+    with pytest.raises(UnsupportedEvent, match="altered"):
+        list(Diversion(Quarantine(before), TargetRules((0, 1))).rows(transactions([delete])))

@@ -3,8 +3,9 @@
 Knows: sockets and the library that serves them. Never knows: what can be asked (``control_paths.py``). Used by the
 daemon; ``vmerge.hosting.control_client`` is the other side.
 
-Over TCP there are the questions (GET) only, each with the header ``Authorization: Bearer TOKEN``; a probe may ask for
-``/healthz`` and ``/readyz`` without. A token that stands in the settings of a monitoring system must not stop a merge.
+Over TCP there are the questions (GET) only, each with the header ``Authorization: Bearer TOKEN``. Without it a probe
+may ask for ``/healthz`` and ``/readyz``, and a browser for the page, which then asks with the token that it is given. A
+token that stands in the settings of a monitoring system must not stop a merge.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any
 from waitress.server import create_server
 
 from vmerge.errors import DaemonError
-from vmerge.hosting.control_paths import Application, ControlledDaemon, Questions
+from vmerge.hosting.answers import Gate, from_this_machine, questions_with
+from vmerge.hosting.control_paths import Application, ControlledDaemon
+from vmerge.hosting.page import PageInFront
 from vmerge.stopping import StopToken, SystemClock
 
 SOCKET_NAME = "control.sock"
@@ -67,7 +70,7 @@ class ControlServer:
         """Listen on the control socket of a state folder."""
         path = control_socket(folder)
         path.unlink(missing_ok=True)  # the daemon holds the folder's lock, so it is a dead one's
-        application = Application(daemon)
+        application = PageInFront(Gate(Application(daemon), from_this_machine), needs_token=False)
         return cls(create_server(application, unix_socket=str(path), unix_socket_perms="600", threads=_THREADS), path)
 
     @classmethod
@@ -77,7 +80,8 @@ class ControlServer:
         Raises:
             DaemonError: nothing can listen there.
         """
-        application = Questions(Application(daemon), address.token)
+        questions = Gate(Application(daemon), questions_with(address.token))
+        application = PageInFront(questions, needs_token=True)
         try:
             return cls(create_server(application, host=address.host, port=address.port, threads=_THREADS, ident=None))
         except (OSError, ValueError) as error:

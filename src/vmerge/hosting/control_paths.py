@@ -20,25 +20,29 @@ that). Used by the control server. docs/control.md tells operators the same.
                                                         → {"rows": [{…}, …]}
     POST /v1/quarantine {"workflow": …, "order": "show", "retry" or "drop", "id": number}
                                                         → {"row": {…}}
+    GET  /v1/overview?after=…                           → what the status page shows; its keys are the page's own, and
+                                                        change with it
     GET  /v1/changes                                    → {"added": […], "removed": […], "changed": {name: [line, …]}}:
                                                         how the folder differs from what is hosted
     POST /v1/reload                                     → the same, once the folder is hosted as it is now
     POST /v1/shutdown                                   → {}, once all streams have ended; states stay as they are
+
+    GET  /, /page/…                                     → the status page (``vmerge.hosting.page``)
 
 An error is ``{"error": message, "hint": …, "exit_code": …}`` with status 4xx or 5xx.
 """
 
 from __future__ import annotations
 
-import hmac
 import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 from urllib.parse import parse_qs
 
 from vmerge.errors import DaemonError, VmergeError
 from vmerge.hosting import metrics
+from vmerge.hosting.answers import Answer, StartResponse, json_answer, send
 from vmerge.hosting.status import Snapshot, unready_streams
 
 logger = logging.getLogger(__name__)
@@ -47,8 +51,6 @@ LOG_ENTRIES = 20
 """How many entries of the log are shown unless the question says otherwise."""
 
 _MAX_BODY_BYTES = 1024 * 1024
-
-StartResponse = Callable[[str, list[tuple[str, str]]], object]
 
 
 class ControlledDaemon(Protocol):
@@ -59,6 +61,9 @@ class ControlledDaemon(Protocol):
 
     def show(self, workflow: str, streams: Sequence[str] | None) -> Snapshot:
         """Return everything ``GET /v1/show`` tells."""
+
+    def overview(self, after: float | None) -> Snapshot:
+        """Return everything the status page shows, and lags after a time."""
 
     def log(self, workflow: str, streams: Sequence[str] | None, limit: int) -> Snapshot:
         """Return the last entries of the log about some streams, or all."""
@@ -85,22 +90,6 @@ class ControlledDaemon(Protocol):
         """End; return when all streams have ended."""
 
 
-class _Answer(NamedTuple):
-    """What is sent back."""
-
-    status: str
-    content: bytes
-    content_type: str = "application/json"
-
-
-def _json(status: str, body: Snapshot) -> _Answer:
-    return _Answer(status, json.dumps(body).encode())
-
-
-def _refusal(status: str, message: str, hint: str) -> _Answer:
-    return _json(status, {"error": message, "hint": hint, "exit_code": DaemonError.exit_code})
-
-
 class Application:
     """The WSGI application."""
 
@@ -108,22 +97,22 @@ class Application:
         self._daemon = daemon
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        return _send(self._answer(environ), start_response)
+        return send(self._answer(environ), start_response)
 
-    def _answer(self, environ: dict[str, Any]) -> _Answer:
+    def _answer(self, environ: dict[str, Any]) -> Answer:
         try:
             method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
             if method == "GET" and path in _PROBES:
                 return _PROBES[path](self._daemon)
             body = _query_of(environ) if method == "GET" else _body_of(environ)
-            return _json("200 OK", self._carry_out(method, path, body))
+            return json_answer("200 OK", self._carry_out(method, path, body))
         except VmergeError as error:
             body = {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}
-            return _json("409 Conflict", body)
+            return json_answer("409 Conflict", body)
         except Exception as error:
             logger.exception("internal error in the control server")
             body = {"error": f"internal error: {error}", "hint": "", "exit_code": 1}
-            return _json("500 Internal Server Error", body)
+            return json_answer("500 Internal Server Error", body)
 
     def _carry_out(self, method: str, path: str, body: dict[str, Any]) -> Snapshot:
         order = _PATHS.get((method, path))
@@ -132,57 +121,26 @@ class Application:
         return order(self._daemon, body)
 
 
-class Questions:
-    """Lets only questions through, and only from those who know the token; it never tells which part was wrong."""
-
-    def __init__(self, application: Application, token: str) -> None:
-        self._application = application
-        self._expected = f"Bearer {token}".encode()
-
-    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        refusal = self._refuse(environ)
-        return self._application(environ, start_response) if refusal is None else _send(refusal, start_response)
-
-    def _refuse(self, environ: dict[str, Any]) -> _Answer | None:
-        if environ["PATH_INFO"] in _FOR_EVERYBODY and environ["REQUEST_METHOD"] == "GET":
-            return None
-        given = environ.get("HTTP_AUTHORIZATION", "").encode("latin-1", "replace")
-        if not hmac.compare_digest(given, self._expected):
-            return _refusal("401 Unauthorized", "the token is missing or wrong", "Send `Authorization: Bearer TOKEN`.")
-        if environ["REQUEST_METHOD"] != "GET":
-            return _refusal(
-                "403 Forbidden", "orders are taken on the control socket only", "Use `vmerge` on the daemon's machine."
-            )
-        return None
+def _health(_daemon: ControlledDaemon) -> Answer:
+    return json_answer("200 OK", {"status": "ok"})
 
 
-def _send(answer: _Answer, start_response: StartResponse) -> Iterable[bytes]:
-    start_response(answer.status, [("Content-Type", answer.content_type)])
-    return [answer.content]
-
-
-def _health(_daemon: ControlledDaemon) -> _Answer:
-    return _json("200 OK", {"status": "ok"})
-
-
-def _readiness(daemon: ControlledDaemon) -> _Answer:
+def _readiness(daemon: ControlledDaemon) -> Answer:
     unready = unready_streams(daemon.status())
     status = "503 Service Unavailable" if unready else "200 OK"
-    return _json(status, {"ready": not unready, "not_ready": unready})
+    return json_answer(status, {"ready": not unready, "not_ready": unready})
 
 
-def _metrics(daemon: ControlledDaemon) -> _Answer:
-    return _Answer("200 OK", metrics.exposition(daemon.status()), metrics.CONTENT_TYPE)
+def _metrics(daemon: ControlledDaemon) -> Answer:
+    return Answer("200 OK", metrics.exposition(daemon.status()), metrics.CONTENT_TYPE)
 
 
-_PROBES: dict[str, Callable[[ControlledDaemon], _Answer]] = {
+_PROBES: dict[str, Callable[[ControlledDaemon], Answer]] = {
     "/healthz": _health,
     "/readyz": _readiness,
     "/metrics": _metrics,
 }
 """What other programs than vmerge ask for, by its usual path."""
-
-_FOR_EVERYBODY = frozenset({"/healthz", "/readyz"})
 
 
 def _start(daemon: ControlledDaemon, body: dict[str, Any]) -> Snapshot:
@@ -205,6 +163,7 @@ def _shut_down(daemon: ControlledDaemon, _body: dict[str, Any]) -> Snapshot:
 _PATHS: dict[tuple[str, str], Callable[[ControlledDaemon, dict[str, Any]], Snapshot]] = {
     ("GET", "/v1/status"): lambda daemon, _: daemon.status(),
     ("GET", "/v1/show"): lambda daemon, body: daemon.show(*_names_of(body)),
+    ("GET", "/v1/overview"): lambda daemon, body: daemon.overview(body["after"]),
     ("GET", "/v1/log"): lambda daemon, body: daemon.log(*_names_of(body), body["limit"]),
     ("GET", "/v1/changes"): lambda daemon, _: daemon.changes(),
     ("POST", "/v1/start"): _start,
@@ -227,7 +186,12 @@ def _query_of(environ: dict[str, Any]) -> dict[str, Any]:
     limit = query.get("limit", [str(LOG_ENTRIES)])[-1]
     if not limit.isascii() or not limit.isdigit():
         raise DaemonError("the limit is no number")
-    return {"workflow": query.get("workflow", [None])[-1], "streams": query.get("stream"), "limit": int(limit)}
+    try:
+        after = float(query["after"][-1]) if "after" in query else None
+    except ValueError as error:
+        raise DaemonError("`after` is no number") from error
+    workflow = query.get("workflow", [None])[-1]
+    return {"workflow": workflow, "streams": query.get("stream"), "limit": int(limit), "after": after}
 
 
 def _body_of(environ: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from vmerge.core.position import Gtid
 from vmerge.errors import ConfigError, DaemonError, StopTimeout, VmergeError
 from vmerge.hosting.assembly import WorkflowAssembly
 from vmerge.hosting.control import ControlServer, TcpAddress
+from vmerge.hosting.overview import SAMPLE_SECONDS, LagHistory, overview_snapshot
 from vmerge.hosting.quarantine_desk import QuarantineDesk
 from vmerge.hosting.service import ServiceManager
 from vmerge.hosting.showing import evidence_of_log, lacks_evidence, show_snapshot
@@ -95,6 +96,8 @@ class Daemon:
         self._tcp = tcp
         self._manager = ServiceManager(os.environ)
         self._clock = SystemClock()
+        self._begun_at = self._clock.monotonic()
+        """Tells this process from its predecessor, which has the same pid in a container."""
         self._folder = folder
         self._state_folder = state_folder
         self._stop = StopToken()
@@ -104,6 +107,7 @@ class Daemon:
         self._supervisors = {name: self._make_supervisor(one) for name, one in self._workflows.items()}
         self._reloading = threading.Lock()
         """Held by one reload, and for as long as it takes."""
+        self._lags = LagHistory()
         self._hosting = threading.Lock()
         """Held for a moment: by who begins to host, and by the end, after which nothing begins."""
 
@@ -141,10 +145,13 @@ class Daemon:
         logger.info("stopped")
 
     def _wait_for_stop(self) -> None:
-        """Wait, and tell the service manager that the daemon lives as long as its locks can be had."""
-        pause = self._manager.pause_seconds
-        while not self._stop.wait(3600 if pause is None else pause):
-            self.status()
+        """Wait, record lags, and tell the service manager that the daemon lives as long as its locks can be had."""
+        pause, recorded_at = min(self._manager.pause_seconds or SAMPLE_SECONDS, SAMPLE_SECONDS), -SAMPLE_SECONDS
+        while not self._stop.wait(pause):
+            workflows, now = self.status()["workflows"], self._clock.monotonic()
+            if now - recorded_at >= SAMPLE_SECONDS:
+                self._lags.record(now, workflows)
+                recorded_at = now
             self._manager.alive()
 
     # Called by the control server
@@ -152,7 +159,19 @@ class Daemon:
     def status(self) -> Snapshot:
         """Return what is hosted and what it does."""
         workflows = [workflow_snapshot(name, one.board, self._clock) for name, one in self._supervisors.items()]
-        return {"pid": os.getpid(), "version": __version__, "folder": str(self._folder), "workflows": workflows}
+        return {**self._identity(), "workflows": workflows}
+
+    def overview(self, after: float | None) -> Snapshot:
+        """Return what the status page shows; lags after a time, or of the last hour."""
+        boards = {name: one.board for name, one in self._supervisors.items()}
+        return {
+            **self._identity(),
+            "begun_at": self._begun_at,
+            **overview_snapshot(boards, self._lags, after, self._clock),
+        }
+
+    def _identity(self) -> Snapshot:
+        return {"pid": os.getpid(), "version": __version__, "folder": str(self._folder)}
 
     def show(self, workflow: str, streams: Sequence[str] | None) -> Snapshot:
         """Return all evidence about some streams' conflicts, or all, and who waits for whom.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+from contextlib import ExitStack
 
 import pytest
 from tests.browser.browsers import Page
@@ -97,6 +99,21 @@ def test_the_daemon_is_gone(page: Page, watched: Watched) -> None:
     watched.start()
     page.wait_until(lambda: not page.text("#notice"), lambda: f"no notice; there is {page.text('#notice')!r}")
     page.wait_for("at head", ROW.format("b"))
+
+
+def test_clients_that_never_read(page: Page, watched: Watched) -> None:
+    """Clients that ask again and again and never read an answer hold up neither the streams nor the page."""
+    question = f"GET /v1/overview HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+    with ExitStack() as stack:
+        for _ in range(20):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", watched.port), timeout=10))
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+            client.sendall(question * 100)
+        page.open(TOKEN)
+        page.wait_for("at head", ROW.format("a"))
+        before = watched.site.streams()["a"]["transactions"]
+        insert_customers(watched.site.shards["a"], 2000, 20)
+        page.wait_for(str(before + 20), f'{ROW.format("a")} [data-column="Applied"]')
 
 
 @pytest.mark.parametrize("width", [320, 1280], ids=["phone", "desk"])

@@ -46,6 +46,7 @@ function columnsOf(points, now, seconds) {
   return columns;
 }
 
+// Stretches of known lags, each a list of points. A column has the width of one, so that a single one can be seen.
 function stretchesOf(columns, top) {
   const stretches = [];
   let open = null;
@@ -55,10 +56,10 @@ function stretchesOf(columns, top) {
       return;
     }
     if (open === null) stretches.push((open = []));
-    open.push(`${place + 0.5} ${(HEIGHT - 1 - (lag / top) * (HEIGHT - 3)).toFixed(2)}`);
+    const height = (HEIGHT - 1 - (lag / top) * (HEIGHT - 3)).toFixed(2);
+    open.push(`${place} ${height}`, `${place + 1} ${height}`);
   });
-  // A stretch of one column would have no length, and not be seen.
-  return stretches.map((stretch) => (stretch.length === 1 ? [...stretch, ...stretch] : stretch));
+  return stretches;
 }
 
 function areaOf(stretch) {

@@ -4,7 +4,7 @@ import { LagChart, highest } from "./chart.js";
 import { Facts, make, mark, say } from "./dom.js";
 import { duration, instant, level, number } from "./words.js";
 
-export const COLUMNS = ["Stream", "State", "Doing", "Lag", "Last hour", "Tx/s", "Applied", "Quarantine"];
+export const COLUMNS = ["Stream", "State", "Doing", "Lag", "Lag, last hour", "Tx/s", "Applied", "Quarantine"];
 
 // On a narrow screen each row is a card, and what is a table by its look no longer must stay one by its roles.
 function cell(column, ...children) {
@@ -34,7 +34,7 @@ export class StreamRow {
     cell("State", this.#state),
     cell("Doing", this.#doing, this.#details),
     this.#lag,
-    cell("Last hour", this.#chart.node, this.#peak),
+    cell("Lag, last hour", this.#chart.node, this.#peak),
     this.#rate,
     this.#applied,
     this.#quarantine,

@@ -230,7 +230,7 @@ def test_hosts_and_retries_while_a_server_is_down(alone: Site, name: str) -> Non
     server.kill()
     with running(alone):
         stream = alone.wait_for("a", phase="backing off")
-        assert f"cannot connect as {alone.user}" in stream["message"] or "Can't connect" in stream["message"]
+        assert f"cannot connect to {server.host}:" in stream["message"] or "Can't connect" in stream["message"]
         assert stream["state"] == "running"
         shown = alone.vmerge("status").stdout
         assert "backing off" in shown

@@ -293,6 +293,14 @@ BAD = {
         "cannot be read: No such",
         "one line",
     ),
+    "secret file in a shell's words": (
+        "password_env: TARGET_SECRET",
+        "password_file: ~/secret",
+        5,
+        "begins with ~",
+        "whole path",
+    ),
+    "variable with a dollar": ("TARGET_SECRET", "$TARGET_SECRET", 5, "not allowed", "without a $"),
     "wrong type": (
         "host: 10.0.0.5",
         "host: 10.0.0.5\n  port: many",
@@ -480,7 +488,10 @@ def test_aliases_cannot_fill_the_memory(write: Write) -> None:
 def test_paths_that_are_no_files(tmp_path: Path) -> None:
     """A missing file and a folder are each named as what they are."""
     assert "No such file" in refusal(tmp_path / "absent.yaml").message
-    assert "not a regular file" in refusal(tmp_path).message
+    folder = refusal(tmp_path)
+    assert "is a folder" in folder.message
+    assert "vmerge daemon start" in folder.hint
+    assert "not a regular file" in refusal(Path("/dev/null")).message
 
 
 def test_the_misspelt_key_is_told_before_the_key_it_should_be(write: Write) -> None:
@@ -548,6 +559,13 @@ def test_one_shard_in_two_workflows_is_refused(write: Write, tmp_path: Path) -> 
     write(GOOD.replace("customers", "again"), "b.yaml")
     with pytest.raises(ConfigError, match=f"as {first} does from the same server"):
         load_folder(tmp_path, ENVIRONMENT)
+
+
+def test_a_file_is_no_folder(write: Write) -> None:
+    """A workflow file in the place of its folder is answered with the command that takes a file."""
+    with pytest.raises(ConfigError, match="is no folder") as caught:
+        load_folder(write(GOOD), ENVIRONMENT)
+    assert "vmerge run FILE" in caught.value.hint
 
 
 def test_a_folder_that_is_missing_is_refused(tmp_path: Path) -> None:

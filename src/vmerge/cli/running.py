@@ -38,12 +38,12 @@ def run(file: Path, log_format: str) -> None:
     supervisor = make_supervisor(workflow, clock)
     require(examine(workflow_facts(workflow)))
     spare_collector()
-    stop = StopToken()
+    line, stop = _StatusLine(), StopToken()
     with stop_signals(stop.set):
         supervisor.start(resumes=True)
         try:
             while not stop.wait(REFRESH_SECONDS) and supervisor.is_alive():
-                _show_line(workflow_snapshot(workflow.workflow, supervisor.board, clock))
+                line.show(workflow_snapshot(workflow.workflow, supervisor.board, clock))
             snapshot = workflow_snapshot(workflow.workflow, supervisor.board, clock)
         finally:
             supervisor.shut_down()  # also when nobody reads the status any more: threads would outlive us
@@ -53,22 +53,35 @@ def run(file: Path, log_format: str) -> None:
         raise _StreamFailed(stream, failure)
 
 
-def _show_line(snapshot: Snapshot) -> None:
-    """Show how it goes. A full disk behind the output is no reason to end a merge; a reader that has left is."""
-    try:
-        _print_line(status_line(snapshot))
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        logger.warning("the status line cannot be written: %s", error.strerror)
+UNCHANGED_LINES = 60
+"""So many equal status lines are one: a log is not filled, and still says once a minute that all is well."""
 
 
-def _print_line(line: str) -> None:
-    if sys.stdout.isatty():
-        width = max(20, os.get_terminal_size().columns - 1)
-        click.echo("\r" + line[:width].ljust(width), nl=False)
-    else:
-        click.echo(line)
+class _StatusLine:
+    """The line that tells how it goes: on a terminal written over the one before, elsewhere written when it changes."""
+
+    def __init__(self) -> None:
+        self._last = ""
+        self._unchanged = 0
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Show it. A full disk behind the output is no reason to end a merge; a reader that has left is."""
+        try:
+            self._print(status_line(snapshot))
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            logger.warning("the status line cannot be written: %s", error.strerror)
+
+    def _print(self, line: str) -> None:
+        if sys.stdout.isatty():
+            width = max(20, os.get_terminal_size().columns - 1)
+            click.echo("\r" + line[:width].ljust(width), nl=False)
+            return
+        self._unchanged = self._unchanged + 1 if line == self._last else 0
+        self._last = line
+        if self._unchanged % UNCHANGED_LINES == 0:
+            click.echo(line)
 
 
 class _StreamFailed(VmergeError):

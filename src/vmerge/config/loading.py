@@ -83,6 +83,9 @@ def load_folder(folder: Path, environment: Mapping[str, str] | None = None) -> l
     """
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.name[0] != ".")
+    except NotADirectoryError as error:
+        hint = "A daemon hosts the files of a folder; `vmerge run FILE` runs one."
+        raise _error(folder, None, "is no folder", hint) from error
     except OSError as error:
         raise _error(folder, None, f"cannot be read: {error.strerror}", "Name a folder of workflow files.") from error
     workflows: dict[str, Workflow] = {}
@@ -113,6 +116,8 @@ def _refuse_shared_ways(workflows: Sequence[Workflow]) -> None:
 
 def _read(path: Path) -> str:
     try:
+        if path.is_dir():
+            raise _error(path, None, "is a folder", "Name one workflow file; `vmerge daemon start` takes a folder.")
         if path.exists() and not path.is_file():
             raise _error(path, None, "is not a regular file", "Name a workflow file.")
         with path.open("rb") as file:

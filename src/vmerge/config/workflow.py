@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     PrivateAttr,
@@ -77,6 +78,14 @@ def _start(value: object) -> Start:
     return position
 
 
+def _file_path(value: str) -> str:
+    if value.startswith("~"):
+        hint = "Write the whole path, or one that starts at the workflow file's folder."
+        raise problem(f"'{value}' begins with ~, which shells alone replace", hint=hint)
+    return value
+
+
+FilePath = Annotated[str, Field(min_length=1), AfterValidator(_file_path)]
 Name = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_.-]{1,64}\z")]
 DatabaseName = Annotated[str, BeforeValidator(lambda value: _database_name(value) if isinstance(value, str) else value)]
 
@@ -89,11 +98,11 @@ class TlsSettings(Section):
         description="disabled, preferred, required, verify_ca or verify_identity, as MySQL's own clients mean them. "
         "Default preferred: it encrypts wherever the server can, and works with every server.",
     )
-    ca: str | None = Field(default=None, description="PEM file of the authority to verify the server with.")
-    certificate: str | None = Field(
+    ca: FilePath | None = Field(default=None, description="PEM file of the authority to verify the server with.")
+    certificate: FilePath | None = Field(
         default=None, description="PEM file of the client's certificate, for accounts with REQUIRE X509."
     )
-    key: str | None = Field(
+    key: FilePath | None = Field(
         default=None,
         description="PEM file of the client's key, not encrypted; closed to others, as `password_file` is. Default: it "
         "stands in `certificate`.",
@@ -150,12 +159,13 @@ class Server(Section):
 
     host: str | None = Field(default=None, description="Host name or address; this or `unix_socket`.")
     port: Annotated[int, Field(ge=1, le=65535)] = Field(default=3306, description="TCP port. Default 3306, MySQL's.")
-    unix_socket: str | None = Field(default=None, description="Path of the server's socket; this or `host`.")
+    unix_socket: FilePath | None = Field(default=None, description="Path of the server's socket; this or `host`.")
     user: Annotated[str, Field(min_length=1, max_length=32)] = Field(description="Account on the server.")
     password_env: Annotated[str, Field(pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\z")] | None = Field(
-        default=None, description="Environment variable that holds the password; this or `password_file`."
+        default=None,
+        description="Name, without a $, of the environment variable that holds the password; this or `password_file`.",
     )
-    password_file: Annotated[str, Field(min_length=1)] | None = Field(
+    password_file: FilePath | None = Field(
         default=None,
         description="File whose only line is the password, which nobody else may read: mode 600, or 640 if it belongs "
         "to root and to vmerge's group; this or `password_env`.",

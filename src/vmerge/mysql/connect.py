@@ -53,8 +53,13 @@ class Endpoint:
         except ValueError:
             return False
 
+    @property
+    def address(self) -> str:
+        """Where the server listens, as messages say it."""
+        return self.unix_socket or f"{self.host}:{self.port}"
+
     def __str__(self) -> str:
-        return f"{self.role} ({self.user}@{self.unix_socket or f'{self.host}:{self.port}'})"
+        return f"{self.role} ({self.user}@{self.address})"
 
 
 def connect(endpoint: Endpoint, *, read_timeout_seconds: float, session: Mapping[str, str | int]) -> Connection[Any]:

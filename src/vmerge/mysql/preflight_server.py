@@ -106,7 +106,7 @@ def open_server(endpoint: Endpoint, variables: Iterable[str]) -> ServerView | Fi
 def unreachable(endpoint: Endpoint, failure: Exception) -> Finding:
     """Say why a server cannot be examined."""
     errno = errno_of(failure)
-    text = f"cannot connect as {endpoint.user}: {describe(failure)}"
+    text = f"cannot connect to {endpoint.address} as {endpoint.user}: {describe(failure)}"
     hint = hint_of(failure)
     if errno in ACCESS_REFUSED:
         return error("access-refused", endpoint.role, text, hint or "Correct the account on the server.")

@@ -10,6 +10,7 @@ import click
 import pytest
 
 from vmerge import errors
+from vmerge.cli.exit_codes import INTERRUPTED, MEANINGS
 from vmerge.cli.main import main
 from vmerge.core.states import Phase, StreamState
 
@@ -36,6 +37,17 @@ def test_every_error_is_documented_with_its_exit_code_and_kind() -> None:
     documented = [row[:3] for row in rows("docs/errors.md") if len(row) > 3 and row[1].isdigit()]
     tree = [[f"`{one.__name__}`", str(one.exit_code), one.verdict.value] for one in error_classes()]
     assert sorted(documented) == sorted(tree)
+
+
+def test_every_exit_code_is_told() -> None:
+    """The codes of the errors, of a command that is done and of one that was interrupted are those that help tells."""
+    assert {one.exit_code for one in error_classes()} | {0, INTERRUPTED} == MEANINGS.keys()
+
+
+def test_every_error_has_a_remedy() -> None:
+    """Each error says in docs/errors.md what to do, and so does each hint of one that stops a stream."""
+    assert all(row[4] for row in rows("docs/errors.md") if len(row) > 3 and row[1].isdigit())
+    assert all(one.default_hint.endswith(".") for one in error_classes())
 
 
 def test_every_state_and_phase_is_documented() -> None:

@@ -284,7 +284,7 @@ class Limits(Section):
         default=15.0,
         description="How long a stop may take, in every state, before what hangs is named and vmerge exits. Default "
         "15: several times what the largest batch takes to commit, and below the 30 s and 90 s that Kubernetes and "
-        "systemd grant. (Docker grants 10: set stop_grace_period.)",
+        "systemd grant. Docker grants 10: set stop_grace_period.",
     )
 
 

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from vmerge import __version__
+from vmerge.cli.exit_codes import MEANINGS
 from vmerge.cli.main import main
 from vmerge.hosting.control import SOCKET_NAME
 from vmerge.hosting.state_folder import LOCK_NAME, is_locked, locked_folder
@@ -86,9 +87,9 @@ def test_every_command_explains_itself(words: tuple[str, ...]) -> None:
 
 
 def test_help_documents_exit_codes() -> None:
-    """``vmerge --help`` lists every exit code from 0 to 9."""
-    lines = invoke("--help").output.partition("Exit codes:")[2]
-    assert all(f" {code}  " in lines for code in range(10))
+    """``vmerge --help`` lists every exit code with its meaning, a line each."""
+    lines = invoke("--help").output.partition("Exit codes:\n")[2].splitlines()
+    assert [line.split(maxsplit=1) for line in lines] == [[str(code), text] for code, text in MEANINGS.items()]
 
 
 def test_version() -> None:

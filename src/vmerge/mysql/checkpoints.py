@@ -23,6 +23,7 @@ from vmerge.core.position import GtidSet
 from vmerge.core.states import StreamState
 from vmerge.errors import Fenced, JointRefused, TargetRejected
 from vmerge.mysql import sql
+from vmerge.mysql.control_layout import ControlLayout
 from vmerge.mysql.user_locks import get_lock, holder_of, kill_session, lock_name, silent_seconds
 
 ER_NO_SUCH_TABLE = 1146
@@ -67,9 +68,7 @@ class ControlTables:
 
     def create(self, connection: Connection[Any]) -> None:
         """Create what is missing. Never inside a transaction: the statements commit."""
-        tables = sql.CREATE_STREAM_TABLE, sql.CREATE_LOG_TABLE, sql.CREATE_QUARANTINE_TABLE
-        for statement in (sql.CREATE_CONTROL_DATABASE, *tables):
-            self._run(connection, statement)
+        ControlLayout(self._database).create(connection)
 
     def read_streams(self, connection: Connection[Any]) -> dict[str, StoredStream]:
         """Return the workflow's streams by name; none when nothing was ever created."""

@@ -14,11 +14,14 @@ REPLICATION_APPLIER, but may do more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+
+from pymysql.err import MySQLError
 
 from vmerge.core.appliers import ApplierPolicy, ApplierSetting
 from vmerge.core.findings import Finding, error, warning
 from vmerge.core.schema_policy import OnDdl
+from vmerge.mysql.control_layout import LAYOUT, ControlLayout
 from vmerge.mysql.preflight_server import (
     Expectation,
     ServerView,
@@ -86,12 +89,39 @@ def check_target(
     """Yield what does not fit at the target."""
     yield from check_variables(server, _EXPECTATIONS)
     runs_ddl = on_ddl is OnDdl.EXECUTE
+    upgrade = yield from _check_layout(server, control_database)
     needs = {database: ROW_PRIVILEGES + (DDL_PRIVILEGES if runs_ddl else ()) for database in databases}
     control = CONTROL_PRIVILEGES + (REHEARSAL_PRIVILEGES if runs_ddl else ())
+    control += tuple(one for one in upgrade if one not in control)
     yield from check_privileges(server, {**needs, control_database: control}, user)
     yield from check_databases(
         server, needs, "Create it, with its tables, or correct `databases` in the workflow file."
     )
+
+
+def _check_layout(server: ServerView, control_database: str) -> Generator[Finding, None, tuple[str, ...]]:
+    """Tell when the control tables are of another version; return what an upgrade needs beyond the usual."""
+    layout = ControlLayout(control_database)
+    try:
+        found = layout.version(server.connection)
+        alters = found is not None and found < LAYOUT and layout.needs_alter(server.connection)
+    except MySQLError:
+        return ()  # what lacks is told by the privileges
+    if found is not None and found > LAYOUT:
+        yield error(
+            "control-newer",
+            server.where,
+            f"the control tables in {control_database} have layout {found}, and this vmerge knows layout {LAYOUT}",
+            "Run this workflow with the vmerge that made them, or a later one.",
+        )
+    if found is not None and found < LAYOUT:
+        yield warning(
+            "control-older",
+            server.where,
+            f"the control tables in {control_database} have layout {found}, and the start makes that layout {LAYOUT}",
+            "Nothing, or read docs/operators-guide.md about upgrades first.",
+        )
+    return ("ALTER",) if alters else ()
 
 
 def check_policy(server: ServerView, policy: ApplierPolicy) -> Iterator[Finding]:

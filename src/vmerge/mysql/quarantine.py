@@ -64,19 +64,8 @@ class QuarantineTable:
     """Statements on the control table of one workflow. Each call is given a connection, whose transaction it is in."""
 
     def __init__(self, database: str, workflow: str) -> None:
-        self._database = database
         self._control = sql.quoted(database).replace("%", "%%")  # values are put in by % formatting
         self._workflow = workflow
-
-    def create(self, connection: Connection[Any]) -> None:
-        """Create the table where it is missing. Never inside a transaction: the statement commits."""
-        with connection.cursor() as cursor:
-            cursor.execute(sql.CREATE_QUARANTINE_TABLE.format(control=self._control))
-
-    def is_there(self, connection: Connection[Any]) -> bool:
-        """Whether the table was ever made: control tables of an earlier version lack it."""
-        with connection.cursor() as cursor:
-            return bool(cursor.execute(sql.FIND_QUARANTINE_TABLE, (self._database,)))
 
     def read(self, connection: Connection[Any], stream: str | None = None) -> list[StoredEntry]:
         """Return all entries, or a stream's, in the order in which they came; none where no table was made."""
@@ -172,8 +161,6 @@ class QuarantineSession:
 
     def load(self, connection: Connection[Any]) -> None:
         """Read all entries anew; whoever was told of rows to mark is told again."""
-        if not self._table.is_there(connection):
-            self._table.create(connection)
         stored = self._table.read(connection, self._stream)
         self._next = None
         self.quarantine = Quarantine({one.name: one.entry for one in stored})

@@ -97,7 +97,6 @@ class MySqlLedger:
         """See ``vmerge.player.schema_changes.Ledger``."""
         stream, shadow = (self._tables.workflow, self._stream), reading.shadow
         with short_connection(self._endpoint, "noting a schema change", target_fault) as connection:
-            self._execute(connection, sql.CREATE_SHADOW_CHANGE_TABLE)
             connection.begin()
             self._tables.hold(connection, self._claim)  # a late word would put the statements out of their order
             if reading.note is Note.BEGINS:
@@ -110,14 +109,12 @@ class MySqlLedger:
     def collected(self, shadow: TableName) -> Sequence[str]:
         """See ``vmerge.player.schema_changes.Ledger``."""
         with short_connection(self._endpoint, "reading schema changes", target_fault) as connection:
-            self._execute(connection, sql.CREATE_SHADOW_CHANGE_TABLE)
             rows = self._execute(connection, sql.READ_SHADOW, self._tables.workflow, self._stream, *shadow)
         return [row[0] for row in rows]
 
     def outdate(self, tables: frozenset[TableName] | None, at_microseconds: int) -> None:
         """See ``vmerge.player.schema_changes.Ledger``."""
         with short_connection(self._endpoint, "noting a schema change", target_fault) as connection:
-            self._execute(connection, sql.CREATE_SOURCE_TABLE_TABLE)
             connection.begin()
             self._tables.hold(connection, self._claim)
             self._memory(self._stream).outdate(connection, tables, at_microseconds // 1_000_000)
@@ -136,7 +133,6 @@ class MySqlLedger:
     def carry_out(self, members: Sequence[Arrival]) -> None:
         """See ``vmerge.player.schema_changes.Ledger``."""
         with self._session() as connection:
-            self._execute(connection, sql.CREATE_SCHEMA_CHANGE_TABLE)
             self._lock(connection)
             for member in members:
                 self._tables.require_waiting(connection, member, membership_of(member.membership).epoch)
@@ -231,7 +227,6 @@ class MySqlLedger:
 
     def _finish(self, connection: Connection[Any], begun: _Begun, members: Sequence[Arrival]) -> None:
         self._set(connection, {"time_zone": "+00:00"})
-        self._execute(connection, sql.CREATE_SOURCE_TABLE_TABLE)  # it commits
         connection.begin()
         for member in members:
             at = member.committed_at_microseconds // 1_000_000

@@ -66,7 +66,6 @@ class SourceMemory:
         ``tables`` and the answer go by the target's names. Tables that are seen for the first time, or for the first
         time behind a change, are remembered as they are now.
         """
-        self._run(connection, sql.CREATE_SOURCE_TABLE_TABLE)
         rows = self._run(connection, sql.READ_SOURCE_TABLES, *self._stream)
         known = {(database, table): (text, passed_at) for database, table, text, passed_at in rows}
         found: dict[TableName, TableSchema | None] = {}

@@ -46,98 +46,7 @@ who we are: a source drops an older dump with the same uuid. Both spellings, as 
 WAIT_FOR_EXECUTED = "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, 3)"
 """0 when the source has executed the set within three seconds."""
 
-# Control tables on the target. ``{control}`` is the quoted name of the control database.
-
-CREATE_CONTROL_DATABASE = "CREATE DATABASE IF NOT EXISTS {control} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
-
-CREATE_STREAM_TABLE = """
-CREATE TABLE IF NOT EXISTS {control}.stream (
-  workflow VARCHAR(64) NOT NULL,
-  name VARCHAR(64) NOT NULL,
-  position LONGTEXT NOT NULL COMMENT 'GTID set: everything in it is on this server',
-  state VARCHAR(16) NOT NULL COMMENT 'running, stopped or error',
-  message TEXT NOT NULL COMMENT 'why it stopped',
-  epoch BIGINT UNSIGNED NOT NULL COMMENT 'fencing token: grows with every take-over',
-  owner VARCHAR(255) NOT NULL DEFAULT '' COMMENT 'who has it: host, process id, random part',
-  applied_at DATETIME(6) NULL COMMENT 'commit time, at the source and in UTC, of the last applied transaction',
-  updated_at DATETIME(6) NOT NULL COMMENT 'UTC',
-  PRIMARY KEY (workflow, name)
-) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
-"""
-"""One row a stream. LONGTEXT, because GTID sets of old clusters are large."""
-
-CREATE_LOG_TABLE = """
-CREATE TABLE IF NOT EXISTS {control}.log (
-  id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
-  workflow VARCHAR(64) NOT NULL,
-  stream VARCHAR(64) NOT NULL,
-  happened_at DATETIME(6) NOT NULL COMMENT 'UTC',
-  kind VARCHAR(32) NOT NULL,
-  message TEXT NOT NULL,
-  facts JSON NULL COMMENT 'of a conflict; no row values but primary keys',
-  PRIMARY KEY (id),
-  KEY by_stream (workflow, stream, id)
-) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
-"""
-"""What happened to each stream; bounded by ``TRIM_LOG``."""
-
-CREATE_QUARANTINE_TABLE = """
-CREATE TABLE IF NOT EXISTS {control}.quarantine (
-  id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
-  workflow VARCHAR(64) NOT NULL,
-  stream VARCHAR(64) NOT NULL,
-  target_database VARCHAR(64) NOT NULL,
-  target_table VARCHAR(64) NOT NULL,
-  row_key LONGBLOB NOT NULL COMMENT 'primary key: each part behind its length in 4 bytes',
-  image LONGBLOB NOT NULL COMMENT 'the row as it stands at its source, as in a rows event',
-  table_map LONGBLOB NOT NULL COMMENT 'body of the table map event that the image belongs to',
-  flags SMALLINT UNSIGNED NOT NULL COMMENT 'of the rows event',
-  state VARCHAR(16) NOT NULL COMMENT 'parked: comes as soon as it can; dropped: given up',
-  unique_key VARCHAR(255) NOT NULL COMMENT 'the key that is held',
-  own TEXT NOT NULL COMMENT 'primary key of the row when it was parked',
-  holder TEXT NOT NULL COMMENT 'primary key of the row that held the key then',
-  holder_stream VARCHAR(64) NOT NULL,
-  proof TEXT NOT NULL,
-  gtid VARCHAR(128) NOT NULL COMMENT 'the transaction that brought the duplicate',
-  changed_gtid VARCHAR(128) NOT NULL COMMENT 'the last transaction that changed the row',
-  parked_at DATETIME(6) NOT NULL COMMENT 'UTC',
-  changed_at DATETIME(6) NOT NULL COMMENT 'UTC',
-  PRIMARY KEY (id),
-  KEY by_stream (workflow, stream, id)
-) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
-"""
-"""One row for each row that a stream keeps off the target."""
-
-CREATE_SCHEMA_CHANGE_TABLE = """
-CREATE TABLE IF NOT EXISTS {control}.schema_change (
-  id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
-  workflow VARCHAR(64) NOT NULL,
-  target_database VARCHAR(64) NOT NULL,
-  target_table VARCHAR(64) NOT NULL,
-  statements JSON NOT NULL COMMENT 'as they run here, in order',
-  gtids JSON NOT NULL COMMENT 'stream: its transaction',
-  definitions JSON NOT NULL COMMENT 'of the table before each statement and behind the last; empty: there is none',
-  state VARCHAR(16) NOT NULL COMMENT 'begun: the definition tells what was run; done: all streams are behind it',
-  begun_at DATETIME(6) NOT NULL COMMENT 'UTC',
-  done_at DATETIME(6) NULL COMMENT 'UTC',
-  PRIMARY KEY (id),
-  KEY by_state (workflow, state)
-) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
-"""
-"""One row for each schema change that was run for all streams."""
-
-CREATE_SOURCE_TABLE_TABLE = """
-CREATE TABLE IF NOT EXISTS {control}.source_table (
-  workflow VARCHAR(64) NOT NULL,
-  stream VARCHAR(64) NOT NULL,
-  target_database VARCHAR(64) NOT NULL,
-  target_table VARCHAR(64) NOT NULL,
-  description LONGTEXT NULL COMMENT 'the table at the source; rows without names are read by it; NULL: to be read anew',
-  passed_at BIGINT NULL COMMENT 'when the change was made that the stream passed last, in seconds since 1970',
-  PRIMARY KEY (workflow, stream, target_database, target_table)
-) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
-"""
-"""One row for each table that a stream has carried; see mysql/source_memory.py."""
+# Control tables on the target (mysql/control_layout.py). ``{control}`` is the quoted name of the control database.
 
 READ_SOURCE_TABLES = """
 SELECT target_database, target_table, description, passed_at FROM {control}.source_table
@@ -168,21 +77,6 @@ WHERE workflow = %s AND stream = %s AND target_database = %s AND target_table = 
 READ_ALTERED_AT = """
 SELECT table_schema, table_name, UNIX_TIMESTAMP(create_time) FROM information_schema.tables WHERE table_schema IN %s
 """
-
-CREATE_SHADOW_CHANGE_TABLE = """
-CREATE TABLE IF NOT EXISTS {control}.shadow_change (
-  id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
-  workflow VARCHAR(64) NOT NULL,
-  stream VARCHAR(64) NOT NULL,
-  source_database VARCHAR(64) NOT NULL,
-  source_table VARCHAR(64) NOT NULL COMMENT 'the shadow table of an online schema change tool',
-  gtid VARCHAR(128) NOT NULL,
-  statement LONGTEXT NOT NULL,
-  PRIMARY KEY (id),
-  UNIQUE KEY by_gtid (workflow, stream, gtid)
-) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
-"""
-"""What was done to shadow tables since they were made."""
 
 FORGET_SHADOW = """
 DELETE FROM {control}.shadow_change
@@ -284,8 +178,6 @@ DELETE FROM {control}.log WHERE workflow = %s AND stream = %s AND id < (
 """
 """Keep the last thousand entries of a stream."""
 
-FIND_QUARANTINE_TABLE = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = 'quarantine'"
-
 READ_QUARANTINE = """
 SELECT id, stream, target_database, target_table, row_key, image, table_map, flags, state,
   unique_key, own, holder, holder_stream, proof, gtid, changed_gtid, parked_at, changed_at
@@ -338,6 +230,8 @@ SHOW_SESSIONS = "SHOW PROCESSLIST"
 """Those of the account; of others too, if it has the privilege PROCESS."""
 
 GET_LOCK = "SELECT GET_LOCK(%s, %s)"
+
+RELEASE_LOCK = "SELECT RELEASE_LOCK(%s)"
 
 IS_USED_LOCK = "SELECT IS_USED_LOCK(%s)"
 """The session that has a lock; NULL if nobody has it."""

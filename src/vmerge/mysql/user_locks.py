@@ -34,6 +34,11 @@ def get_lock(connection: Connection[Any], name: str, seconds: float) -> bool:
     return _value(connection, sql.GET_LOCK, name, seconds) == 1
 
 
+def release_lock(connection: Connection[Any], name: str) -> None:
+    """Let go of a lock."""
+    _value(connection, sql.RELEASE_LOCK, name)
+
+
 def holder_of(connection: Connection[Any], name: str) -> int | None:
     """Return the session that has a lock."""
     return _value(connection, sql.IS_USED_LOCK, name)

@@ -177,9 +177,9 @@ class Site:
         other.daemon = None
         return other
 
-    def start_daemon(self, *, waits: bool = True) -> Program:
+    def start_daemon(self, *words: str, waits: bool = True) -> Program:
         """Start a daemon as a child, so that its end can be seen."""
-        self.daemon = self.spawn("daemon", "start", str(self.workflows), "--foreground")
+        self.daemon = self.spawn("daemon", "start", str(self.workflows), "--foreground", *words)
         if waits:
             wait_until(self.answers, "the daemon answers")
         return self.daemon
@@ -257,10 +257,10 @@ def _executed(server: Server) -> str:
 
 
 @contextmanager
-def running(site: Site) -> Iterator[Program]:
+def running(site: Site, *words: str) -> Iterator[Program]:
     """Run a site's daemon, killed at the end of the test whatever happened."""
     try:
-        yield site.start_daemon()
+        yield site.start_daemon(*words)
     finally:
         site.end()
 

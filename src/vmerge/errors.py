@@ -248,7 +248,7 @@ class RowMissing(TargetError):
 class Fenced(TargetError):
     """Another daemon took this stream over; this one wrote nothing since."""
 
-    default_hint = "Run each workflow in one daemon only; starting the stream here again takes it back."
+    default_hint = "Run each workflow in one daemon only: to have it here, stop it there, then start it here."
 
 
 class SchemaUnclear(TargetError):

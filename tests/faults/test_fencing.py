@@ -1,4 +1,4 @@
-"""Two daemons run one workflow by mistake: the later one has it, and the data stays exact."""
+"""A daemon takes a workflow from another that runs it: the later one has it, and the data stays exact."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_older_daemon_is_fenced(lab: Lab, new_site: NewSite, report: Report) -> 
         older.start_daemon()
         wait_for_progress(older)
         try:
-            newer.start_daemon()
+            newer.start_daemon("--take-over")
             for name in older.shards:
                 message = older.wait_for(name, state="error")["message"]
                 assert "taken over by another daemon" in message
@@ -47,7 +47,7 @@ def test_older_daemon_that_restarts_is_fenced(new_site: NewSite, servers: Server
         older.write_workflow()  # from here on without the proxy
         source.freeze()  # the older one's reading goes on hearing nothing, so it commits nothing either
         try:
-            newer.start_daemon()
+            newer.start_daemon("--take-over")
             newer.wait_for("a", is_at_head=True)
             source.cut()
             source.thaw()

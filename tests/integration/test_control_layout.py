@@ -105,7 +105,7 @@ def test_streams_go_on_from_the_oldest_tables(
             f"INSERT INTO {site.control}.stream VALUES ('shop', %s, %s, 'running', '', 3, NULL, UTC_TIMESTAMP(6))",
             *(name, executed),
         )
-        insert_customers(shard, 10**9 + ord(name), 5)
+        insert_customers(shard, 10**9 + 100 * ord(name), 5)
     site.file.write_text(without_starts(site))
     with running(site):
         message = site.wait_for("a", state="error")["message"]

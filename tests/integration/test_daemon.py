@@ -274,7 +274,7 @@ def test_idle_streams_belong_to_the_newer_daemon(site: Site) -> None:
     newer = site.twin()
     with running(site):
         wait_for_heads_of_all(site)
-        with running(newer):
+        with running(newer, "--take-over"):
             for name in site.shards:
                 site.wait_for(name, state="error")
             wait_for_heads_of_all(newer)

@@ -24,6 +24,7 @@ from vmerge.hosting.control_client import ControlClient
 from vmerge.hosting.daemon import LOG_NAME, Daemon, load_workflows
 from vmerge.hosting.showing import changes_text
 from vmerge.hosting.state_folder import is_locked, locked_folder, open_private
+from vmerge.hosting.tenure import Approach
 from vmerge.memory import spare_collector
 from vmerge.stopping import StopToken, SystemClock
 
@@ -51,9 +52,27 @@ def daemon() -> None:
     type=click.Path(path_type=Path),
     help="File whose only line is what askers send as `Authorization: Bearer TOKEN`; closed to other users.",
 )
+@click.option(
+    "--standby",
+    "approach",
+    flag_value=Approach.STANDBY.value,
+    help="Wait while another daemon runs a workflow, and take over when it ends or is silent for some seconds.",
+)
+@click.option(
+    "--take-over",
+    "approach",
+    flag_value=Approach.TAKE_OVER.value,
+    help="Take workflows from another daemon that runs them; it is fenced. Without this it is left alone.",
+)
 @log_format_option()
 def daemon_start(
-    folder: Path, state_folder: Path, foreground: bool, listen: str | None, token_file: Path | None, log_format: str
+    folder: Path,
+    state_folder: Path,
+    foreground: bool,
+    listen: str | None,
+    token_file: Path | None,
+    approach: str | None,
+    log_format: str,
 ) -> None:
     """Start a daemon that hosts every workflow file (*.yaml, *.yml) in FOLDER."""
     workflows = load_workflows(folder)
@@ -61,6 +80,7 @@ def daemon_start(
     tcp = _tcp_address(listen, token_file)
     if not foreground:
         words = ["--log-format", log_format]
+        words += [] if approach is None else [f"--{approach.replace(' ', '-')}"]
         words += [] if tcp is None else ["--listen", str(listen), "--token-file", str(token_file)]
         _start_in_background(folder, state_folder, words)
         return
@@ -68,7 +88,8 @@ def daemon_start(
     logs.set_up(log_format=logs.LogFormat(log_format))
     with locked_folder(state_folder):
         spare_collector()
-        Daemon(workflows, folder.absolute(), state_folder, tcp).run()
+        chosen = Approach.REFUSE if approach is None else Approach(approach)
+        Daemon(workflows, folder.absolute(), state_folder, tcp, chosen).run()
 
 
 def _tcp_address(listen: str | None, token_file: Path | None) -> TcpAddress | None:
@@ -163,3 +184,6 @@ def daemon_status(state_folder: Path, as_json: bool) -> None:
         return
     names = ", ".join(workflow["workflow"] for workflow in status["workflows"]) or "no workflows"
     click.echo(f"vmerge {status['version']} runs (pid {status['pid']}), folder {status['folder']}, hosts {names}.")
+    for workflow in status["workflows"]:
+        if workflow["standby_for"] is not None:
+            click.echo(f"Workflow {workflow['workflow']} is in standby for {workflow['standby_for']}.")

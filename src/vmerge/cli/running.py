@@ -17,8 +17,10 @@ from vmerge.cli.options import REFRESH_SECONDS, file_argument, log_format_option
 from vmerge.config import load_workflow
 from vmerge.errors import VmergeError
 from vmerge.hosting.assembly import workflow_facts
-from vmerge.hosting.daemon import make_supervisor, stop_signals
+from vmerge.hosting.daemon import stop_signals
 from vmerge.hosting.status import Snapshot, status_line, status_table, workflow_snapshot
+from vmerge.hosting.tenure import Approach
+from vmerge.hosting.wiring import make_supervisor, make_tenure
 from vmerge.memory import spare_collector
 from vmerge.mysql.preflight import examine, require
 from vmerge.stopping import StopToken, SystemClock
@@ -35,7 +37,7 @@ def run(file: Path, log_format: str) -> None:
     logs.set_up(level, log_format=logs.LogFormat(log_format))
     workflow = load_workflow(file)
     clock = SystemClock()
-    supervisor = make_supervisor(workflow, clock)
+    supervisor = make_supervisor(workflow, clock, make_tenure(workflow, clock, Approach.REFUSE))
     require(examine(workflow_facts(workflow)))
     spare_collector()
     line, stop = _StatusLine(), StopToken()

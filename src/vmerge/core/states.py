@@ -28,6 +28,7 @@ class Phase(Enum):
     AT_BARRIER = "waiting at a schema change"
     LOCKED_OUT = "waiting for a lock"
     BACKING_OFF = "backing off"
+    STANDBY = "standby"
     STOPPING = "stopping"
 
 

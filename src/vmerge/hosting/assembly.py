@@ -6,6 +6,7 @@ Knows: which implementation goes where. Never knows: when a stream runs or why i
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
@@ -30,6 +31,7 @@ from vmerge.core.spool_use import SpoolUse
 from vmerge.core.states import StreamState
 from vmerge.core.table_checks import StreamTables, check_pairs, check_quarantine
 from vmerge.errors import TargetAltered
+from vmerge.hosting.hosted import shown_position
 from vmerge.mysql.applier_policy import read_policy
 from vmerge.mysql.checkpoints import ControlTables, StoredStream
 from vmerge.mysql.connect import short_connection
@@ -51,6 +53,8 @@ from vmerge.player.board import Board
 from vmerge.player.player import Player
 from vmerge.player.schema_changes import ChangeRules
 from vmerge.stopping import Clock
+
+logger = logging.getLogger(__name__)
 
 BATCH_TRANSACTIONS = 1000
 """Measured: the gain levels off at some hundreds, and the locks of a thousand small transactions last milliseconds."""
@@ -170,9 +174,18 @@ class WorkflowAssembly:
     def _start_position(self, stream: str) -> GtidSet:
         start = self._workflow.streams[stream].start
         if isinstance(start, GtidSet):
-            return start
-        executed, purged = source_positions(self._workflow.source_endpoint(stream))
-        return executed if start is StartAt.CURRENT else purged
+            position = start
+        else:
+            executed, purged = source_positions(self._workflow.source_endpoint(stream))
+            position = executed if start is StartAt.CURRENT else purged
+        reason = start.value if isinstance(start, StartAt) else "a GTID set"
+        logger.info(
+            "has no checkpoint; by `start` (%s) it begins behind %s",
+            reason,
+            shown_position(position),
+            extra={"stream": f"{self._workflow.workflow}/{stream}"},
+        )
+        return position
 
     def build(
         self, claim: Claim, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import signal
 import socket
 import threading
@@ -28,11 +29,15 @@ from vmerge.hosting.service import ServiceManager
 from vmerge.hosting.showing import evidence_of_log, lacks_evidence, show_snapshot
 from vmerge.hosting.status import Snapshot, workflow_snapshot
 from vmerge.hosting.supervisor import Supervisor
-from vmerge.stopping import Clock, StopToken, SystemClock
+from vmerge.hosting.tenure import Approach, Tenure
+from vmerge.hosting.wiring import make_supervisor, make_tenure
+from vmerge.stopping import StopToken, SystemClock
 
 logger = logging.getLogger(__name__)
 
 LOG_NAME = "daemon.log"
+FIRST_LOOK_SECONDS = 8.0
+"""At the start, to see whether other daemons run the workflows: longer than one that is dead keeps its lock."""
 SEARCHED_ENTRIES = 100
 """Of the log, for the conflict that an earlier process met: it was the last thing its stream did."""
 
@@ -71,18 +76,6 @@ def stop_signals(on_stop: Callable[[], None]) -> Iterator[None]:
         receiver.close()
 
 
-def make_supervisor(workflow: Workflow, clock: Clock, spool_folder: Path | None = None) -> Supervisor:
-    """Return the supervisor of one workflow; nothing runs yet."""
-    assembly = WorkflowAssembly(workflow, clock=clock, spool_folder=spool_folder)
-    return Supervisor(
-        workflow.workflow,
-        workflow.streams,
-        assembly,
-        clock=clock,
-        stop_timeout_seconds=workflow.limits.stop_timeout_seconds,
-    )
-
-
 class Daemon:
     """Hosts several workflows. Promise: it ends within the longest stop bound of its workflows once told to.
 
@@ -91,8 +84,14 @@ class Daemon:
     """
 
     def __init__(
-        self, workflows: Iterable[Workflow], folder: Path, state_folder: Path, tcp: TcpAddress | None = None
+        self,
+        workflows: Iterable[Workflow],
+        folder: Path,
+        state_folder: Path,
+        tcp: TcpAddress | None = None,
+        approach: Approach = Approach.REFUSE,
     ) -> None:
+        """``approach`` is to workflows that another daemon runs."""
         self._tcp = tcp
         self._manager = ServiceManager(os.environ)
         self._clock = SystemClock()
@@ -104,6 +103,9 @@ class Daemon:
         self._has_ended = StopToken()
         self._overdue: StopTimeout | None = None
         self._workflows = {workflow.workflow: workflow for workflow in workflows}
+        self._approach = approach
+        self._tenures: dict[str, Tenure] = {}
+        """One of a workflow that is gone has let go of its lock, and stays: a status may still look at it."""
         self._supervisors = {name: self._make_supervisor(one) for name, one in self._workflows.items()}
         self._reloading = threading.Lock()
         """Held by one reload, and for as long as it takes."""
@@ -116,19 +118,21 @@ class Daemon:
 
         Raises:
             StopTimeout: something hung and was left behind; the process should exit.
-            DaemonError: it cannot listen where it shall.
+            DaemonError: it cannot listen where it shall, or other daemons run all of the workflows.
         """
-        servers = [ControlServer.on_socket(self._state_folder, self)]
-        if self._tcp is not None:
-            servers.append(ControlServer.over_tcp(self._tcp, self))
-            logger.info("questions are answered on %s:%d", self._tcp.host, self._tcp.port)
+        self._tell_decisions()
+        servers = self._listen()
         with stop_signals(self._stop.set):
+            try:
+                self._begin()
+            except DaemonError:
+                shut_down_all(self._supervisors.values())
+                for server in servers:
+                    server.close()
+                raise
             for server in servers:
                 threading.Thread(target=server.run, name="control", daemon=True).start()
-            logger.info("vmerge %s hosts %s", __version__, ", ".join(self._supervisors) or "no workflows")
-            for supervisor in self._supervisors.values():
-                supervisor.start()
-            self._manager.ready(f"hosts {', '.join(self._supervisors) or 'no workflows'}")
+            self._manager.ready(self._summary())
             self._wait_for_stop()
             self._manager.stopping()
             try:
@@ -144,8 +148,49 @@ class Daemon:
                     server.close()
         logger.info("stopped")
 
+    def _listen(self) -> list[ControlServer]:
+        servers = [ControlServer.on_socket(self._state_folder, self)]
+        if self._tcp is not None:
+            servers.append(ControlServer.over_tcp(self._tcp, self))
+            logger.info("questions are answered on %s:%d", self._tcp.host, self._tcp.port)
+        return servers
+
+    def _tell_decisions(self) -> None:
+        files = ", ".join(f"{name} ({one.path.name})" for name, one in self._workflows.items())
+        logger.info(
+            "vmerge %s, Python %s, process %d; state folder %s; %s hosts %s",
+            __version__,
+            platform.python_version(),
+            os.getpid(),
+            self._state_folder,
+            self._folder,
+            files or "no workflows",
+        )
+
+    def _begin(self) -> None:
+        """Start all streams, and see whose the workflows are. Raises ``DaemonError`` when all are another daemon's."""
+        for supervisor in self._supervisors.values():
+            supervisor.start()
+        until = self._clock.monotonic() + FIRST_LOOK_SECONDS
+        for tenure in self._tenures.values():
+            tenure.first_look(self._stop, until - self._clock.monotonic())
+        refusals = [refusal for tenure in self._tenures.values() if (refusal := tenure.refusal) is not None]
+        if len(refusals) == len(self._tenures):
+            raise DaemonError(
+                "; ".join(refusal.message for refusal in refusals),
+                hint="Stop it there first. Or start this one with --standby, to wait for the other's end, or with "
+                "--take-over, to fence it.",
+            )
+
+    def _summary(self) -> str:
+        """Return what is hosted, and for whom a standby waits."""
+        hosted = f"hosts {', '.join(self._supervisors) or 'no workflows'}"
+        waits = [f"{name} for {one.standby_for}" for name, one in self._tenures.items() if one.standby_for is not None]
+        return f"{hosted}; in standby: {', '.join(waits)}" if waits else hosted
+
     def _wait_for_stop(self) -> None:
         """Wait, record lags, and tell the service manager that the daemon lives as long as its locks can be had."""
+        told = self._summary()
         pause, recorded_at = min(self._manager.pause_seconds or SAMPLE_SECONDS, SAMPLE_SECONDS), -SAMPLE_SECONDS
         while not self._stop.wait(pause):
             workflows, now = self.status()["workflows"], self._clock.monotonic()
@@ -153,12 +198,18 @@ class Daemon:
                 self._lags.record(now, workflows)
                 recorded_at = now
             self._manager.alive()
+            if told != self._summary():
+                told = self._summary()
+                self._manager.tell(told)
 
     # Called by the control server
 
     def status(self) -> Snapshot:
         """Return what is hosted and what it does."""
-        workflows = [workflow_snapshot(name, one.board, self._clock) for name, one in self._supervisors.items()]
+        workflows = [
+            workflow_snapshot(name, one.board, self._clock, self._tenures[name].standby_for)
+            for name, one in self._supervisors.items()
+        ]
         return {**self._identity(), "workflows": workflows}
 
     def overview(self, after: float | None) -> Snapshot:
@@ -208,7 +259,8 @@ class Daemon:
             DaemonError: unknown workflow or stream, or one that cannot be started now.
             ConfigError: the GTID is none.
         """
-        supervisor = self._find(workflow, streams)
+        supervisor = self._find_for_order(workflow, streams)
+        self._tenures[workflow].ask()
         accepted: frozenset[Gtid] = frozenset()
         if past_schema_change is not None:
             try:
@@ -219,15 +271,17 @@ class Daemon:
 
     def stop(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
         """Stop streams and keep them stopped; return the names of those that ran."""
-        return self._find(workflow, streams).stop(streams)
+        return self._find_for_order(workflow, streams).stop(streams)
 
     def restart(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
         """Stop streams and start them anew, also stopped and failed ones; return their names."""
-        return self._find(workflow, streams).restart(streams)
+        supervisor = self._find_for_order(workflow, streams)
+        self._tenures[workflow].ask()
+        return supervisor.restart(streams)
 
     def quarantine(self, workflow: str, order: str, id: int | None) -> Snapshot:
         """Carry out an operator's order about rows in quarantine; see ``QuarantineDesk``."""
-        supervisor = self._find(workflow, None)
+        supervisor = self._find_for_order(workflow, None)
         assembly = WorkflowAssembly(self._workflows[workflow], clock=self._clock)
         return QuarantineDesk(assembly.quarantine_orders(), supervisor).carry_out(order, id)
 
@@ -265,7 +319,10 @@ class Daemon:
     def _host(self, changes: FolderChanges, workflows: Mapping[str, Workflow]) -> None:
         ending = [*changes.removed, *changes.changed]
         try:
-            shut_down_all([self._supervisors[name] for name in ending])
+            end_all(
+                [self._supervisors[name].shut_down for name in changes.removed]
+                + [self._supervisors[name].hand_over for name in changes.changed]
+            )
         except StopTimeout as error:  # what hangs is fenced by its successor, or nobody's any more
             logger.warning("a reload leaves behind what does not end: %s", error.message)
         for name in ending:
@@ -283,7 +340,10 @@ class Daemon:
                 supervisor.start()
 
     def _make_supervisor(self, workflow: Workflow) -> Supervisor:
-        return make_supervisor(workflow, self._clock, self._state_folder)
+        name = workflow.workflow
+        tenure = make_tenure(workflow, self._clock, self._approach, self._tenures.get(name))
+        self._tenures[name] = tenure
+        return make_supervisor(workflow, self._clock, tenure, self._state_folder)
 
     def shut_down(self) -> None:
         """End, and return when all streams have ended.
@@ -295,6 +355,12 @@ class Daemon:
         self._has_ended.wait(max((one.stop_timeout_seconds for one in self._supervisors.values()), default=0.0) + 1.0)
         if self._overdue is not None:
             raise self._overdue
+
+    def _find_for_order(self, workflow: str, streams: Sequence[str] | None) -> Supervisor:
+        """As ``_find``. Raises ``DaemonError`` in a standby, too: another daemon's streams are not touched."""
+        supervisor = self._find(workflow, streams)
+        self._tenures[workflow].require_orders()
+        return supervisor
 
     def _find(self, workflow: str, streams: Sequence[str] | None) -> Supervisor:
         supervisor = self._supervisors.get(workflow)
@@ -321,20 +387,25 @@ def load_workflows(folder: Path) -> list[Workflow]:
 
 
 def shut_down_all(supervisors: Iterable[Supervisor]) -> None:
-    """Shut supervisors down side by side, so that the longest bound counts and not their sum.
+    """Shut supervisors down; see ``end_all``."""
+    end_all([supervisor.shut_down for supervisor in supervisors])
+
+
+def end_all(ends: Iterable[Callable[[], None]]) -> None:
+    """Do what ends supervisors side by side, so that the longest bound counts and not their sum.
 
     Raises:
         StopTimeout: naming everything that hung.
     """
     errors: list[VmergeError] = []
 
-    def shut_down(supervisor: Supervisor) -> None:
+    def carry_out(end: Callable[[], None]) -> None:
         try:
-            supervisor.shut_down()
+            end()
         except StopTimeout as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=shut_down, args=(supervisor,)) for supervisor in supervisors]
+    threads = [threading.Thread(target=carry_out, args=(end,)) for end in ends]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -7,7 +7,7 @@ knows: when a stream is started or stopped. Used by the supervisor.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,12 +16,22 @@ from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.source_facts import SourceFacts
 from vmerge.core.states import StreamState
+from vmerge.errors import Fenced
 from vmerge.player.board import Board
 from vmerge.player.player import Player
 from vmerge.stopping import StopToken
 
 SHOWN_AGAIN_SECONDS = 30.0
 """A restart's cause that repeats is logged at most this often."""
+
+
+POSITION_CHARACTERS = 200
+"""Of a GTID set in a line of the log."""
+
+
+def shown_position(position: GtidSet) -> str:
+    """Return a position for a line of the log; old clusters have GTID sets of any length."""
+    return str(position)[:POSITION_CHARACTERS] or "nothing"
 
 
 class StreamParts(Protocol):
@@ -86,6 +96,26 @@ class Assembly(Protocol):
         self, claim: Claim, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]
     ) -> StreamParts:
         """Make a player whose connections are still closed; reads schemas, so it may block and raise."""
+
+
+class Gate(Protocol):
+    """Whether this process may run the workflow; see ``tenure.py``."""
+
+    def enter(self, stop: StopToken, waits: Callable[[str, bool], None]) -> None:
+        """Return once it may, or when told to stop; ``waits`` is told what is waited for, and whether all is well."""
+
+    def keep(self, stop: StopToken, on_lost: Callable[[], None]) -> None:
+        """See that it may until told to stop; ``on_lost`` is called when it may no longer."""
+
+    def interrupt(self) -> None:
+        """End what ``keep`` waits for, from another thread."""
+
+    def close(self) -> None:
+        """Let others run the workflow, when ``keep`` has ended."""
+
+    @property
+    def refusal(self) -> Fenced | None:
+        """Why it may not, if another process runs the workflow and is not waited for."""
 
 
 class Hosted:

@@ -221,6 +221,8 @@ BATCHES_NAME = "vmerge_batch_transactions"
 BATCHES_HELP = "Source transactions in a target transaction."
 
 INFO_NAME = "vmerge_build_info"
+STANDBY_NAME = "vmerge_standby"
+STANDBY_HELP = "1 while the daemon waits for the end of another one that runs the workflow."
 
 
 class _Status(Collector):
@@ -234,9 +236,16 @@ class _Status(Collector):
         info = GaugeMetricFamily(INFO_NAME, "The daemon's version.", labels=["version"])
         info.add_metric([self._status["version"]], 1.0)
         yield info
+        yield self._standby()
         for metric in STREAM_METRICS:
             yield self._family(metric)
         yield self._batches()
+
+    def _standby(self) -> Metric:
+        family = GaugeMetricFamily(STANDBY_NAME, STANDBY_HELP, labels=["workflow"])
+        for workflow in self._status["workflows"]:
+            family.add_metric([workflow["workflow"]], float(workflow["standby_for"] is not None))
+        return family
 
     def _streams(self) -> Iterator[tuple[list[str], Snapshot]]:
         for workflow in self._status["workflows"]:

@@ -38,6 +38,10 @@ class ServiceManager:
         """All is set up; ``status`` is a sentence for an operator."""
         self._send(f"READY=1\nSTATUS={status}")
 
+    def tell(self, status: str) -> None:
+        """``status`` is a new sentence for an operator."""
+        self._send(f"STATUS={status}")
+
     def alive(self) -> None:
         """The main thread runs and gets the locks that it needs."""
         self._send("WATCHDOG=1")

@@ -24,11 +24,15 @@ Snapshot = dict[str, Any]
 _WITHOUT_SERVERS = frozenset(phase.value for phase in (Phase.IDLE, Phase.CONNECTING, Phase.BACKING_OFF))
 
 
-def workflow_snapshot(workflow: str, board: Board, clock: Clock) -> Snapshot:
-    """Return the state of one workflow: ``{"workflow": …, "streams": [{…}, …]}``."""
+def workflow_snapshot(workflow: str, board: Board, clock: Clock, standby_for: str | None = None) -> Snapshot:
+    """Return the state of one workflow: ``{"workflow": …, "standby_for": …, "streams": [{…}, …]}``."""
     streams = board.all_progress()
     applied = {stream.name: stream.applied for stream in streams}
-    return {"workflow": workflow, "streams": [stream_snapshot(stream, applied, clock) for stream in streams]}
+    return {
+        "workflow": workflow,
+        "standby_for": standby_for,
+        "streams": [stream_snapshot(stream, applied, clock) for stream in streams],
+    }
 
 
 def stream_snapshot(progress: StreamProgress, applied: Mapping[str, GtidSet], clock: Clock) -> Snapshot:

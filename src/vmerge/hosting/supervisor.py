@@ -27,9 +27,10 @@ from vmerge.core.log_entry import StoredEntry
 from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid
 from vmerge.core.states import Phase, StreamState
-from vmerge.errors import DaemonError, Fenced, Replanned, TargetError, Verdict, VmergeError
+from vmerge.errors import DaemonError, Fenced, Replanned, StopTimeout, TargetError, Verdict, VmergeError
 from vmerge.hosting.ending import STORE_SHARE, Ending
-from vmerge.hosting.hosted import Assembly, Hosted, Restarts
+from vmerge.hosting.gatekeeper import GateKeeper
+from vmerge.hosting.hosted import Assembly, Gate, Hosted, Restarts, shown_position
 from vmerge.hosting.source_watch import SourceWatch
 from vmerge.player.board import Board
 from vmerge.player.pauses import restart_pause
@@ -52,6 +53,7 @@ class Supervisor:
         workflow: str,
         streams: Iterable[str],
         assembly: Assembly,
+        gate: Gate,
         *,
         clock: Clock,
         stop_timeout_seconds: float,
@@ -60,6 +62,7 @@ class Supervisor:
         self.workflow = workflow
         self.stop_timeout_seconds = stop_timeout_seconds
         self._assembly = assembly
+        self._gate = gate
         self._clock = clock
         self._pause = pause
         self._lock = threading.Lock()
@@ -72,6 +75,7 @@ class Supervisor:
         self._is_closed = False
         self._late: threading.Thread | None = None
         """Stores a state that a stop could not wait for."""
+        self._gate_keeper = GateKeeper(workflow, gate)
         self._aside_stop = StopToken()
         """Ends the threads that are nobody's stream."""
         self._log_keeper: threading.Thread | None = None
@@ -109,6 +113,7 @@ class Supervisor:
             return self._start(names, resumes, accepted_schema_changes)
 
     def _start(self, names: Iterable[str], resumes: bool, accepted: frozenset[Gtid]) -> tuple[str, ...]:
+        self._gate_keeper.begin(self._surrender)
         self._begin_aside()
         if self._late is not None:
             self._late.join()  # bounded by its connection's time-outs; its word must not come behind ours
@@ -178,6 +183,23 @@ class Supervisor:
         Raises:
             StopTimeout: a thread did not end within the bound.
         """
+        try:
+            self._end_all()
+        finally:
+            self._gate_keeper.let_go(self.stop_timeout_seconds * STORE_SHARE)
+
+    def hand_over(self) -> None:
+        """As ``shut_down``, but others are kept from the workflow: the gate goes on with a successor.
+
+        Raises:
+            StopTimeout: a thread did not end within the bound.
+        """
+        try:
+            self._end_all()
+        finally:
+            self._gate_keeper.hand_over(self.stop_timeout_seconds * STORE_SHARE)
+
+    def _end_all(self) -> None:
         with self._lock:
             self._is_closed = True
         self._end(self.streams)
@@ -185,6 +207,37 @@ class Supervisor:
         if self._log_keeper is not None:
             # What is left of the log is worth the time that storing states may take; else it is lost.
             self._log_keeper.join(self.stop_timeout_seconds * STORE_SHARE)
+
+    # The gate
+
+    def _surrender(self) -> None:
+        """End all streams, as another daemon runs them: for good, or until its end, in threads that wait for it."""
+        refusal = self._gate.refusal
+        with self._ordered(None) as names:
+            try:
+                self._end(names)
+            except StopTimeout as error:
+                logger.warning("%s", error.message)
+            if refusal is None:
+                with contextlib.suppress(DaemonError):  # the process is ending
+                    self._start([name for name in names if not self._hosted[name].is_alive], False, frozenset())
+                return
+            for name in names:
+                if self.board.progress(name).state is StreamState.RUNNING:
+                    self._fail(self._hosted[name], refusal)
+
+    def _enter(self, hosted: Hosted) -> bool:
+        """Wait until the workflow is ours; return whether it is."""
+
+        def waits(text: str, is_well: bool) -> None:
+            phase = Phase.STANDBY if is_well else Phase.BACKING_OFF
+            self.board.update(hosted.name, phase=phase, message=text, is_at_head=False)
+
+        self._gate.enter(hosted.stop, waits)
+        if hosted.stop.is_set():
+            return False
+        self.board.update(hosted.name, phase=Phase.CONNECTING, message="")
+        return True
 
     # Beside the streams
 
@@ -305,7 +358,7 @@ class Supervisor:
     def _run_player(self, hosted: Hosted, restarts: Restarts) -> VmergeError | None:
         """Run one player to its end; return what ended it, None if nothing went wrong."""
         try:
-            if not self._may_run(hosted):
+            if not self._enter(hosted) or not self._may_run(hosted):
                 return None
             parts = self._assembly.build(
                 self._claim(hosted),
@@ -326,7 +379,7 @@ class Supervisor:
 
     def _may_run(self, hosted: Hosted) -> bool:
         """Look at the durable state, entering the stream if there is none; an operator's start overrides it."""
-        claim = self._claim(hosted)
+        claim, is_first_look = self._claim(hosted), hosted.is_entered is None
         stored = self._assembly.find(claim)
         hosted.is_entered = stored is not None
         if stored is None:
@@ -339,6 +392,9 @@ class Supervisor:
             return True
         if self.board.progress(hosted.name).applied_at is None:
             self.board.update(hosted.name, applied_at=stored.applied_at)
+        if is_first_look:
+            text = shown_position(stored.position)
+            logger.info("goes on from its checkpoint, behind %s", text, extra=self._about(hosted.name))
         if stored.state is StreamState.RUNNING:
             return True
         if hosted.resumes:

@@ -202,6 +202,16 @@ SET_QUARANTINE_STATE = "UPDATE {control}.quarantine SET state = %s WHERE id = %s
 
 REMOVE_FROM_QUARANTINE = "DELETE FROM {control}.quarantine WHERE id = %s AND state = %s AND workflow = %s"
 
+READ_DAEMON = "SELECT owner FROM {control}.daemon WHERE workflow = %s AND session = %s"
+
+RENEW_DAEMON = """
+UPDATE {control}.daemon SET owner = %s, session = %s, held_since = UTC_TIMESTAMP(6) WHERE workflow = %s
+"""
+
+ENTER_DAEMON = (
+    "INSERT INTO {control}.daemon (owner, session, workflow, held_since) VALUES (%s, %s, %s, UTC_TIMESTAMP(6))"
+)
+
 # Applying
 
 TARGET_FACTS = "SELECT @@SESSION.rbr_exec_mode, @@GLOBAL.max_allowed_packet"

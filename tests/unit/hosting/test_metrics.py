@@ -17,14 +17,25 @@ from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.source_facts import SourceFacts
 from vmerge.core.states import Phase, StreamState
 from vmerge.core.stretch import Stretch
-from vmerge.hosting.metrics import BATCHES_HELP, BATCHES_NAME, INFO_NAME, STREAM_METRICS, exposition
+from vmerge.hosting.metrics import (
+    BATCHES_HELP,
+    BATCHES_NAME,
+    INFO_NAME,
+    STANDBY_HELP,
+    STANDBY_NAME,
+    STREAM_METRICS,
+    exposition,
+)
 from vmerge.hosting.status import unready_streams, workflow_snapshot
 from vmerge.player.board import Board, LockWait
 from vmerge.player.counters import Counters
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "config" / "monitoring"
-HELPS = {metric.exposed_name: metric.help for metric in STREAM_METRICS} | {BATCHES_NAME: BATCHES_HELP}
+HELPS = {metric.exposed_name: metric.help for metric in STREAM_METRICS} | {
+    BATCHES_NAME: BATCHES_HELP,
+    STANDBY_NAME: STANDBY_HELP,
+}
 NAMES = HELPS.keys() | {INFO_NAME}
 NAME = re.compile(r"\bvmerge_[a-z_]+")
 
@@ -43,6 +54,15 @@ def samples(board: Board) -> dict[tuple[str, frozenset[tuple[str, str]]], float]
 def of_stream(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
     """Return the key of a sample of the stream ``a``."""
     return name, frozenset({"workflow": "shop", "stream": "a", **labels}.items())
+
+
+def test_a_standby_is_told() -> None:
+    """A workflow that waits for another daemon's end has 1, one that runs here 0."""
+    board = Board(["a"])
+    for standby_for, value in (("elsewhere, process 7", 1.0), (None, 0.0)):
+        snapshot = workflow_snapshot("shop", board, FixedClock(), standby_for)
+        text = exposition({"version": "1.2", "workflows": [snapshot]}).decode()
+        assert f'{STANDBY_NAME}{{workflow="shop"}} {value}' in text
 
 
 def test_numbers_are_those_of_the_status() -> None:

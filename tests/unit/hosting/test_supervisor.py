@@ -41,7 +41,7 @@ from vmerge.errors import (
 from vmerge.hosting.supervisor import Supervisor
 from vmerge.player.board import Board
 from vmerge.player.player import Player
-from vmerge.stopping import SystemClock
+from vmerge.stopping import StopToken, SystemClock
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 PATIENCE = 10.0
@@ -270,11 +270,51 @@ class FakeAssembly:
         return self.built.get(timeout=PATIENCE)
 
 
+class FakeGate:
+    """A gate that stands open until the test shuts it."""
+
+    def __init__(self) -> None:
+        self.refusal: Fenced | None = None
+        self.opens = threading.Event()
+        self.opens.set()
+        self.is_closed = False
+        self._lost = threading.Event()
+
+    def enter(self, stop: StopToken, waits: Callable[[str, bool], None]) -> None:
+        """See ``Gate``."""
+        if self.refusal is not None:
+            raise self.refusal
+        if not self.opens.is_set():
+            waits("waits for another", True)
+        wait_until(lambda: self.opens.is_set() or stop.is_set())
+
+    def keep(self, stop: StopToken, on_lost: Callable[[], None]) -> None:
+        """See ``Gate``."""
+        while not stop.is_set():
+            if self._lost.wait(0.005):
+                self._lost.clear()
+                on_lost()
+
+    def lose(self, refusal: Fenced | None = None) -> None:
+        """Shut the gate, as another process has come in; without a refusal it is waited for."""
+        self.refusal = refusal
+        self.opens.clear()
+        self._lost.set()
+
+    def interrupt(self) -> None:
+        """See ``Gate``."""
+
+    def close(self) -> None:
+        """See ``Gate``."""
+        self.is_closed = True
+
+
 class Stage:
     """A supervisor of one stream, ``a``, and what it does."""
 
     def __init__(self) -> None:
         self.assembly = FakeAssembly()
+        self.gate = FakeGate()
         self.pauses: list[int] = []
         self.pause_seconds = 0.0
         self.supervisor = self.make(("a",), PATIENCE)
@@ -285,6 +325,7 @@ class Stage:
             "w",
             streams,
             self.assembly,
+            self.gate,
             clock=SystemClock(),
             stop_timeout_seconds=stop_timeout_seconds,
             pause=self._pause,
@@ -747,3 +788,52 @@ def test_a_log_that_hangs_does_not_hold_up_the_end(stage: Stage) -> None:
     stage.supervisor.shut_down()
     assert SystemClock().monotonic() - begin < PATIENCE / 2
     gate.set()
+
+
+def test_streams_wait_at_the_gate(stage: Stage) -> None:
+    """Before the gate opens nothing is asked for, and a stop ends the wait; behind it the stream runs."""
+    stage.gate.opens.clear()
+    stage.supervisor.start()
+    stage.wait_for(phase=Phase.STANDBY, message="waits for another")
+    assert not stage.assembly.stored
+    stage.supervisor.stop()
+    assert not stage.threads
+    stage.supervisor.start()
+    stage.wait_for(phase=Phase.STANDBY)
+    stage.gate.opens.set()
+    stage.assembly.next_parts()
+    stage.wait_for(phase=Phase.STREAMING, message="")
+
+
+@pytest.mark.parametrize("refusal", [None, Fenced("it was taken over by another daemon")])
+def test_a_workflow_that_is_lost(stage: Stage, refusal: Fenced | None) -> None:
+    """Its streams end at once; a standby waits and begins anew, another ends in error. No state is stored."""
+    stage.supervisor.start()
+    stage.assembly.next_parts()
+    stage.wait_for(phase=Phase.STREAMING)
+    stage.gate.lose(refusal)
+    if refusal is None:
+        stage.wait_for(phase=Phase.STANDBY)
+        stage.gate.opens.set()
+        stage.assembly.next_parts()
+        stage.wait_for(phase=Phase.STREAMING, state=StreamState.RUNNING)
+    else:
+        stage.wait_for(phase=Phase.IDLE, state=StreamState.ERROR)
+        assert stage.supervisor.failures() == {"a": refusal}
+        stage.gate.refusal = None
+        stage.gate.opens.set()
+        stage.supervisor.start(resumes=True)
+        stage.assembly.next_parts()
+        stage.wait_for(phase=Phase.STREAMING, state=StreamState.RUNNING)
+    assert stage.assembly.stored["a"].state is StreamState.RUNNING
+
+
+def test_the_gate_is_let_go_at_the_end(stage: Stage) -> None:
+    """Others are let in when all threads have ended, unless a successor takes the gate over."""
+    stage.supervisor.start()
+    stage.supervisor.hand_over()
+    assert not stage.gate.is_closed and not stage.threads
+    stage.make(("a",), PATIENCE)
+    stage.supervisor.start()
+    stage.supervisor.shut_down()
+    assert stage.gate.is_closed and not stage.threads

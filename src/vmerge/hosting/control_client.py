@@ -11,7 +11,7 @@ import json
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlencode
 
 from vmerge.errors import DaemonError, VmergeError
@@ -102,7 +102,7 @@ class ControlClient:
         try:
             connection.request(method, path, body=None if body is None else json.dumps(body))
             response = connection.getresponse()
-            answer: Snapshot = json.loads(response.read())
+            answer: Snapshot = json.loads(response.read(), object_hook=_Answer)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise self._explain(error) from error
         finally:
@@ -136,6 +136,16 @@ def _question(path: str, workflow: str, streams: Sequence[str] | None, **values:
     """Return the address of a GET about some streams."""
     pairs = [("workflow", workflow), *(("stream", stream) for stream in streams or ())]
     return f"{path}?{urlencode([*pairs, *values.items()])}"
+
+
+class _Answer(dict[str, Any]):
+    """A part of an answer. What it lacks, a daemon of an older version did not know of."""
+
+    def __missing__(self, key: str) -> NoReturn:
+        raise DaemonError(
+            f"the daemon's answer has no `{key}`: it is of another version than this command",
+            hint="Restart the daemon with this version; `vmerge daemon stop` ends it, and streams resume.",
+        )
 
 
 class _RemoteError(VmergeError):

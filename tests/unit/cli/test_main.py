@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import socket
+import socketserver
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -136,6 +140,38 @@ def test_socket_path_too_long(words: tuple[str, ...], tmp_path: Path) -> None:
         words = (*words, str(tmp_path))
     require_message(invoke(*words, "--state-dir", folder), DAEMON, "too long", "--state-dir")
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("words", [("status",), ("show", "w"), ("log", "w"), ("daemon", "status")], ids=" ".join)
+def test_a_daemon_of_another_version(words: tuple[str, ...], tmp_path: Path) -> None:
+    """An answer without what this version shows is told as such, and how to get a daemon of this version."""
+    with older_daemon(short_folder(tmp_path)) as folder:
+        require_message(invoke(*words, "--state-dir", folder), DAEMON, "another version", "vmerge daemon stop")
+
+
+class OlderDaemon(BaseHTTPRequestHandler):
+    """Answers every question with a stream of which little is told."""
+
+    def do_GET(self) -> None:  # the name that the library calls
+        answer = json.dumps({"workflows": [{"streams": [{"stream": "a"}]}], "streams": [{}], "entries": [{}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def older_daemon(folder: Path) -> Iterator[Path]:
+    """Serve a state folder for a while."""
+    with socketserver.UnixStreamServer(str(folder / SOCKET_NAME), OlderDaemon) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield folder
+        server.shutdown()
+        thread.join()
 
 
 def test_state_folder_not_writable(tmp_path: Path) -> None:

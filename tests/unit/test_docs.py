@@ -63,7 +63,7 @@ def test_links_lead_somewhere(page: str) -> None:
         if target.startswith("https://"):
             continue
         path, _, anchor = target.partition("#")
-        file = PAGES[page].parent / path
+        file = PAGES[page].parent / path if path else PAGES[page]
         assert file.exists(), target
         headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE) if anchor else []
         assert not anchor or anchor in [re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings]

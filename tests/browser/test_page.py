@@ -127,6 +127,6 @@ def test_every_width(page: Page, width: int) -> None:
         assert page.browser.execute_script("return document.documentElement.scrollWidth") <= width
         tree = page.browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})
         roles = [node["role"]["value"] for node in tree["nodes"] if not node["ignored"]]
-        assert roles.count("rowheader") == 2 and roles.count("columnheader") == 12
+        assert roles.count("rowheader") == 2 and roles.count("columnheader") == 13
     finally:
         page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

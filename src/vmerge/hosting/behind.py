@@ -52,11 +52,16 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
+def shown_lag(stream: dict[str, Any]) -> float | None:
+    """Return the lag that a person is shown, in seconds: how old the target is, unless only a commit time is known."""
+    by_heartbeat: float | None = stream["heartbeat_lag_seconds"]
+    by_commit: float | None = stream["lag_seconds"]
+    return by_commit if stream["is_at_head"] or by_heartbeat is None else by_heartbeat
+
+
 def lag_words(stream: dict[str, Any]) -> str:
-    """Return the lag that a person is shown: how old the target is, unless only a commit time is known."""
-    lag = stream["lag_seconds"]
-    if not stream["is_at_head"] and stream["heartbeat_lag_seconds"] is not None:
-        lag = stream["heartbeat_lag_seconds"]
+    """Put that lag into words."""
+    lag = shown_lag(stream)
     return "–" if lag is None else f"{lag:.1f} s"
 
 

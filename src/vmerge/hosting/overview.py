@@ -12,6 +12,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
+from vmerge.hosting.behind import purge_words, shown_lag
 from vmerge.hosting.showing import graph_snapshot
 from vmerge.hosting.status import Snapshot, stream_sentence, workflow_snapshot
 from vmerge.player.board import Board
@@ -38,7 +39,7 @@ class LagHistory:
     def record(self, at: float, workflows: Sequence[Snapshot]) -> None:
         """Keep the lags of a daemon's status; ``at`` is monotonic. A stream that is not in it any more is forgotten."""
         lags = {
-            (workflow["workflow"], stream["stream"]): stream["lag_seconds"]
+            (workflow["workflow"], stream["stream"]): shown_lag(stream)
             for workflow in workflows
             for stream in workflow["streams"]
         }
@@ -81,5 +82,10 @@ def overview_snapshot(boards: Mapping[str, Board], history: LagHistory, after: f
 
 def _workflow(name: str, board: Board, clock: Clock) -> Snapshot:
     snapshot = workflow_snapshot(name, board, clock)
-    streams = [{**stream, "doing": stream_sentence(stream)} for stream in snapshot["streams"]]
+    streams = [{**stream, **_shown(stream)} for stream in snapshot["streams"]]
     return {**snapshot, "streams": streams, "graph": graph_snapshot(board.all_progress())}
+
+
+def _shown(stream: Snapshot) -> Snapshot:
+    """Return what the command line, too, makes of a stream's status."""
+    return {"doing": stream_sentence(stream), "lag": shown_lag(stream), "is_purged_soon": bool(purge_words(stream))}

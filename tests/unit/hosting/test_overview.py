@@ -15,7 +15,12 @@ from vmerge.player.board import Board
 
 def status(**lags: float | None) -> list[dict[str, Any]]:
     """Return the workflow of a status with each stream's lag."""
-    return [{"workflow": "shop", "streams": [{"stream": name, "lag_seconds": lag} for name, lag in lags.items()]}]
+    return [{"workflow": "shop", "streams": [stream(name, lag) for name, lag in lags.items()]}]
+
+
+def stream(name: str, lag: float | None) -> dict[str, Any]:
+    """Return what a history reads of a stream's status."""
+    return {"stream": name, "lag_seconds": lag, "heartbeat_lag_seconds": None, "is_at_head": False}
 
 
 def lags_of(history: LagHistory, after: float | None = None) -> dict[str, list[float | None]]:
@@ -60,7 +65,7 @@ def test_an_answer_has_words_and_edges() -> None:
     blocked = Blocked(since=90.0, attempts=3, gtid="u:1", key="customer.email", unfree=())
     board.update("a", state=StreamState.RUNNING, phase=Phase.WAITING, blocked=blocked)
     history = LagHistory()
-    history.record(1, [{"workflow": "shop", "streams": [{"stream": "a", "lag_seconds": None}]}])
+    history.record(1, status(a=None))
     answer = json.loads(json.dumps(overview_snapshot({"shop": board}, history, None, FixedClock()), allow_nan=False))
     (workflow,) = answer["workflows"]
     assert [stream["doing"] for stream in workflow["streams"]] == [

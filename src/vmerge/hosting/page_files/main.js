@@ -123,7 +123,7 @@ function summaryOf({ workflows: all }) {
   const streams = streamsOf(all);
   const count = (how) => streams.filter((one) => level(one) === how).length;
   const kept = streams.reduce((total, one) => total + one.in_quarantine, 0);
-  const lags = streams.map((one) => one.lag_seconds).filter((lag) => lag !== null);
+  const lags = streams.map((one) => one.lag).filter((lag) => lag !== null);
   const [good, slow, off, bad] = ["good", "slow", "off", "bad"].map(count);
   return [
     ["in order", number(good), good ? "good" : "plain"],

@@ -2,9 +2,9 @@
 
 import { LagChart, highest } from "./chart.js";
 import { Facts, make, mark, say } from "./dom.js";
-import { duration, instant, level, number } from "./words.js";
+import { counted, duration, instant, known, level, number } from "./words.js";
 
-export const COLUMNS = ["Stream", "State", "Doing", "Lag", "Lag, last hour", "Tx/s", "Applied", "Quarantine"];
+export const COLUMNS = ["Stream", "State", "Doing", "Lag", "Lag, last hour", "Behind", "Tx/s", "Applied", "Quarantine"];
 
 // On a narrow screen each row is a card, and what is a table by its look no longer must stay one by its roles.
 function cell(column, ...children) {
@@ -24,6 +24,7 @@ export class StreamRow {
   #pairs = new Facts(this.#facts);
   #name = cell("Stream");
   #lag = cell("Lag");
+  #behind = cell("Behind");
   #rate = cell("Tx/s");
   #applied = cell("Applied");
   #quarantine = cell("Quarantine");
@@ -35,6 +36,7 @@ export class StreamRow {
     cell("Doing", this.#doing, this.#details),
     this.#lag,
     cell("Lag, last hour", this.#chart.node, this.#peak),
+    this.#behind,
     this.#rate,
     this.#applied,
     this.#quarantine,
@@ -42,16 +44,17 @@ export class StreamRow {
 
   /** Show a stream; `about` has the workflow's name, the history, the time, and the top of all charts. */
   show(stream, { workflow, history, at, seconds, top }) {
-    const points = [...history.lags(workflow, stream.stream), { at, lag: stream.lag_seconds }];
+    const points = [...history.lags(workflow, stream.stream), { at, lag: stream.lag }];
     const [rate, peak] = [history.rate(workflow, stream.stream), highest(points)];
     mark(this.node, "data-level", level(stream));
     mark(this.node, "data-stream", stream.stream);
     say(this.#name, stream.stream);
     say(this.#state, stream.state);
     say(this.#doing, stream.doing);
-    say(this.#lag, duration(stream.lag_seconds));
+    say(this.#lag, duration(stream.lag));
     this.#chart.show(points, at, seconds, top);
     say(this.#peak, peak === null ? "" : `at most ${duration(peak)}`);
+    say(this.#behind, known(stream.transactions_behind, number));
     say(this.#rate, rate === null ? "–" : rate >= 10 || rate === 0 ? number(Math.round(rate)) : rate.toFixed(1));
     say(this.#applied, number(stream.transactions));
     say(this.#quarantine, number(stream.in_quarantine));
@@ -62,21 +65,33 @@ export class StreamRow {
 }
 
 function factsOf(stream) {
-  const { conflicts, schema_changes: changes } = stream;
-  const verdicts = Object.entries(conflicts.verdicts).map(([name, count]) => `${name.replaceAll("_", " ")} ${count}`);
+  const { conflicts, schema_changes: changes, waited_seconds: waited } = stream;
   return [
     ["phase", stream.phase],
     ["message", stream.message || "–"],
     ["applied position", stream.applied || "–"],
     ["last commit applied", instant(stream.applied_at)],
-    ["waits", `${number(conflicts.waits)}, ${duration(stream.blocked_seconds_total)} in all`],
-    ["jumps", number(conflicts.jumps)],
-    ["joint commits", number(conflicts.joints)],
-    ["verdicts", verdicts.join(", ")],
-    ["quarantined", `${number(conflicts.quarantined)} rows, ${number(conflicts.returned)} came back`],
-    ["schema changes", `${number(changes.executed)} executed, ${number(changes.ignored)} ignored`],
-    ["restarts", number(stream.restarts)],
+    ["lag by commit time", duration(stream.lag_seconds)],
+    ["lag by heartbeat", duration(stream.heartbeat_lag_seconds)],
+    ["source purges in", purgeOf(stream)],
+    ["waited", listed(waited, (seconds) => duration(seconds))],
+    ["conflicts", listed({ waits: conflicts.waits, jumps: conflicts.jumps, "joint commits": conflicts.joints }, number)],
+    ["verdicts", listed(conflicts.verdicts, number)],
+    ["quarantined", `${counted(conflicts.quarantined, "row", "rows")}, ${number(conflicts.returned)} came back`],
+    ["schema changes", listed(changes, number)],
+    ["restarts", stream.restarts ? listed(stream.restart_causes, number) : "0"],
     ["lock conflicts", number(stream.lock_conflicts)],
-    ["batch limit", number(stream.batch_limit)],
+    ["temporary files", `${number(Math.ceil(stream.spool_bytes / 1024))} KiB`],
+    ["batch limit", counted(stream.batch_limit, "transaction", "transactions")],
   ];
+}
+
+function purgeOf({ purge_in_seconds: seconds, purge_unknown: why }) {
+  return seconds === null ? `– (${why})` : duration(seconds);
+}
+
+function listed(figures, words) {
+  return Object.entries(figures)
+    .map(([name, figure]) => `${name.replaceAll("_", " ")} ${words(figure)}`)
+    .join(", ");
 }

@@ -18,6 +18,11 @@ export function number(value) {
   return value.toLocaleString("en");
 }
 
+/** Put a figure into words; "–" when it is not known. */
+export function known(value, words) {
+  return value === null ? "–" : words(value);
+}
+
 /** Put a number of things into words. */
 export function counted(value, one, many) {
   return `${number(value)} ${value === 1 ? one : many}`;
@@ -33,7 +38,7 @@ export function instant(seconds) {
 export function level(stream) {
   if (stream.state === "error") return "bad";
   if (stream.state === "stopped") return "off";
-  if (isHeldUp(stream) || ["backing off", "waiting for a lock"].includes(stream.phase)) return "slow";
+  if (stream.is_purged_soon || isHeldUp(stream) || ["backing off", "waiting for a lock"].includes(stream.phase)) return "slow";
   return "good";
 }
 

@@ -31,7 +31,7 @@ export class WorkflowSection {
   /** Show a workflow; `about` has the history, the time, and how much of it is kept. */
   show(workflow, { history, at, seconds }) {
     const name = workflow.workflow;
-    const tops = workflow.streams.map((one) => highest([...history.lags(name, one.stream), { lag: one.lag_seconds }]));
+    const tops = workflow.streams.map((one) => highest([...history.lags(name, one.stream), { lag: one.lag }]));
     say(this.#heading, name);
     say(this.#condition, conditionOf(workflow.streams));
     this.#streams.show(workflow.streams, (one) => one.stream, {

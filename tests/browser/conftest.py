@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+import yaml
 from selenium.webdriver import Chrome
 from tests.browser.browsers import Page, chromium
 from tests.conftest import drop_databases
@@ -43,6 +44,12 @@ def watched(
     site = Site(lab, database, {"a": shard_a, "b": shard_b}, target)
     for server, name in (*((shard.server, shard.database) for shard in site.shards.values()), (target, database)):
         create_odd_table(server, name)
+    target.execute_script(
+        f"GRANT ALTER, CREATE, INDEX ON {database}.* TO {site.user};"
+        f"GRANT ALTER, DROP, INDEX ON {site.control}.* TO {site.user}"
+    )
+    policies = {"on_ddl": "execute", "true_duplicates": {"tables": {f"{database}.customer": "quarantine"}}}
+    site.file.write_text(yaml.safe_dump({**site.document(), **policies}))
     file = site.workflows.parent / "token"
     file.touch(mode=0o600)
     file.write_text(TOKEN)

@@ -47,6 +47,7 @@ def test_a_wait_with_odd_names(page: Page, watched: Watched) -> None:
     wait_until(lambda: bool(site.target.query(f"SELECT 1 FROM `{site.database}`.`{ODD_TABLE}`")), "the row is merged")
     site.client.stop(site.workflow, ["a"])
     page.wait_for("stopped", ROW.format("a"))
+    page.wait_for(f"{site.workflow}, stream a: stopped", "#news")
     change_odd_table(site, "a", "DELETE FROM {}")
     change_odd_table(site, "b", "INSERT INTO {} VALUES (2, 7)")
     page.wait_for(f"b → a: {ODD_TABLE}.{ODD_KEY} held by id=1; since ", ".aside")
@@ -58,6 +59,39 @@ def test_a_wait_with_odd_names(page: Page, watched: Watched) -> None:
     assert page.browser.title.endswith("vmerge")
     assert not page.browser.execute_script("return document.querySelector('img, b, script:not([src])')")
     page.require_clean()
+
+
+def test_a_schema_change(page: Page, watched: Watched) -> None:
+    """A stream that has come to a schema change before its sibling is shown to wait; changes are counted."""
+    page.open(TOKEN)
+    page.wait_for("0 executed", ".aside")
+    change = "ALTER TABLE {} ADD COLUMN nick INT"
+    change_odd_table(watched.site, "a", change)
+    page.wait_for("for b to come to the same one: ALTER TABLE", ".aside li")
+    assert "a waits since " in page.text(".aside li") and ODD_TABLE in page.text(".aside li")
+    change_odd_table(watched.site, "b", change)
+    page.wait_for("No stream waits at one. 1 executed, 0 ignored.", ".aside")
+    watched.site.require_exact()
+
+
+def test_quarantine(page: Page, watched: Watched) -> None:
+    """Rows that are kept off the target are counted where their stream is, and it is said how to see them."""
+    site = watched.site
+    page.open(TOKEN)
+    insert_customers(site.shards["a"], 3000, 1)
+    wait_until(
+        lambda: bool(site.target.query(f"SELECT 1 FROM {site.database}.customer WHERE id = 3000")), "it is merged"
+    )
+    shard = site.shards["b"]
+    shard.server.execute_script(
+        "INSERT INTO customer (id, email, name, balance) VALUES (3001, 'c3000@example.org', 'Test', 0)", shard.database
+    )
+    page.wait_for(f"b: 1 row; `vmerge quarantine list {site.workflow}` names them.", ".aside li")
+    page.wait_for("1", f'{ROW.format("b")} [data-column="Quarantine"]')
+    page.wait_for("quarantined", ".log")
+    shard.server.execute_script("DELETE FROM customer WHERE id = 3001", shard.database)
+    page.wait_for("No row is in quarantine.", ".aside")
+    site.require_exact()
 
 
 def test_a_wrong_token(page: Page) -> None:

@@ -23,6 +23,11 @@ def change_odd_table(site: Site, stream: str, statement: str) -> None:
         cursor.execute(statement.format(f"`{ODD_TABLE}`"))
 
 
+def is_merged(site: Site, table: str, number: int) -> bool:
+    """Whether a row is on the target."""
+    return bool(site.target.query(f"SELECT 1 FROM `{site.database}`.`{table}` WHERE id = {number}"))
+
+
 def test_streams_as_they_run(page: Page, watched: Watched) -> None:
     """The page shows each stream's state and figures as they become, and asks nobody but the daemon."""
     page.open(TOKEN)
@@ -44,7 +49,7 @@ def test_a_wait_with_odd_names(page: Page, watched: Watched) -> None:
     site = watched.site
     page.open(TOKEN)
     change_odd_table(site, "a", "INSERT INTO {} VALUES (1, 7)")
-    wait_until(lambda: bool(site.target.query(f"SELECT 1 FROM `{site.database}`.`{ODD_TABLE}`")), "the row is merged")
+    wait_until(lambda: is_merged(site, ODD_TABLE, 1), "the row is merged")
     site.client.stop(site.workflow, ["a"])
     page.wait_for("stopped", ROW.format("a"))
     page.wait_for(f"{site.workflow}, stream a: stopped", "#news")
@@ -79,9 +84,7 @@ def test_quarantine(page: Page, watched: Watched) -> None:
     site = watched.site
     page.open(TOKEN)
     insert_customers(site.shards["a"], 3000, 1)
-    wait_until(
-        lambda: bool(site.target.query(f"SELECT 1 FROM {site.database}.customer WHERE id = 3000")), "it is merged"
-    )
+    wait_until(lambda: is_merged(site, "customer", 3000), "the row is merged")
     shard = site.shards["b"]
     shard.server.execute_script(
         "INSERT INTO customer (id, email, name, balance) VALUES (3001, 'c3000@example.org', 'Test', 0)", shard.database

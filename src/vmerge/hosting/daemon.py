@@ -210,19 +210,14 @@ class Daemon:
             workflow_snapshot(name, one.board, self._clock, self._tenures[name].standby_for)
             for name, one in self._supervisors.items()
         ]
-        return {**self._identity(), "workflows": workflows}
+        return {"pid": os.getpid(), "version": __version__, "folder": str(self._folder), "workflows": workflows}
 
     def overview(self, after: float | None) -> Snapshot:
         """Return what the status page shows; lags after a time, or of the last hour."""
         boards = {name: one.board for name, one in self._supervisors.items()}
-        return {
-            **self._identity(),
-            "begun_at": self._begun_at,
-            **overview_snapshot(boards, self._lags, after, self._clock),
-        }
-
-    def _identity(self) -> Snapshot:
-        return {"pid": os.getpid(), "version": __version__, "folder": str(self._folder)}
+        status = self.status()
+        shown = overview_snapshot(status["workflows"], boards, self._lags, after, self._clock.monotonic())
+        return {**status, "begun_at": self._begun_at, **shown}
 
     def show(self, workflow: str, streams: Sequence[str] | None) -> Snapshot:
         """Return all evidence about some streams' conflicts, or all, and who waits for whom.

@@ -14,9 +14,8 @@ from collections.abc import Mapping, Sequence
 
 from vmerge.hosting.behind import purge_words, shown_lag
 from vmerge.hosting.showing import graph_snapshot
-from vmerge.hosting.status import Snapshot, stream_sentence, workflow_snapshot
+from vmerge.hosting.status import Snapshot, stream_sentence
 from vmerge.player.board import Board
-from vmerge.stopping import Clock
 
 SAMPLE_SECONDS = 5.0
 KEPT_SAMPLES = 720
@@ -71,19 +70,20 @@ class LagHistory:
         }
 
 
-def overview_snapshot(boards: Mapping[str, Board], history: LagHistory, after: float | None, clock: Clock) -> Snapshot:
-    """Return what the page shows of some workflows, and the lags after a time of the same clock."""
+def overview_snapshot(
+    workflows: Sequence[Snapshot], boards: Mapping[str, Board], history: LagHistory, after: float | None, at: float
+) -> Snapshot:
+    """Return what the page shows of the workflows of a status, and the lags after a time; both times are monotonic."""
     return {
-        "at": round(clock.monotonic(), 3),
-        "workflows": [_workflow(name, board, clock) for name, board in boards.items()],
+        "at": round(at, 3),
+        "workflows": [_workflow(one, boards[one["workflow"]]) for one in workflows if one["workflow"] in boards],
         "history": {"kept_seconds": SAMPLE_SECONDS * KEPT_SAMPLES, **history.since(after)},
     }
 
 
-def _workflow(name: str, board: Board, clock: Clock) -> Snapshot:
-    snapshot = workflow_snapshot(name, board, clock)
-    streams = [{**stream, **_shown(stream)} for stream in snapshot["streams"]]
-    return {**snapshot, "streams": streams, "graph": graph_snapshot(board.all_progress())}
+def _workflow(workflow: Snapshot, board: Board) -> Snapshot:
+    streams = [{**stream, **_shown(stream)} for stream in workflow["streams"]]
+    return {**workflow, "streams": streams, "graph": graph_snapshot(board.all_progress())}
 
 
 def _shown(stream: Snapshot) -> Snapshot:

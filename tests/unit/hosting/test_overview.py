@@ -10,6 +10,7 @@ from tests.unit.hosting.test_status import FixedClock
 from vmerge.core.blocked import Blocked
 from vmerge.core.states import Phase, StreamState
 from vmerge.hosting.overview import KEPT_SAMPLES, SAMPLE_SECONDS, LagHistory, overview_snapshot
+from vmerge.hosting.status import workflow_snapshot
 from vmerge.player.board import Board
 
 
@@ -66,8 +67,12 @@ def test_an_answer_has_words_and_edges() -> None:
     board.update("a", state=StreamState.RUNNING, phase=Phase.WAITING, blocked=blocked)
     history = LagHistory()
     history.record(1, status(a=None))
-    answer = json.loads(json.dumps(overview_snapshot({"shop": board}, history, None, FixedClock()), allow_nan=False))
+    told = workflow_snapshot("shop", board, FixedClock(), standby_for="another")
+    gone = {**told, "workflow": "gone"}  # by a reload, between two looks
+    shown = overview_snapshot([told, gone], {"shop": board}, history, None, 100.0)
+    answer = json.loads(json.dumps(shown, allow_nan=False))
     (workflow,) = answer["workflows"]
+    assert workflow["standby_for"] == "another"
     assert [stream["doing"] for stream in workflow["streams"]] == [
         "waits on a sibling since 10.0 s for customer.email",
         "stopped",

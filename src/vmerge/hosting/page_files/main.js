@@ -128,7 +128,7 @@ function summaryOf({ workflows: all }) {
   return [
     ["in order", number(good), good ? "good" : "plain"],
     ["held up", number(slow), slow ? "slow" : "plain"],
-    ["stopped", number(off), off ? "off" : "plain"],
+    ["stopped, standing by", number(off), off ? "off" : "plain"],
     ["in error", number(bad), bad ? "bad" : "plain"],
     ["rows in quarantine", number(kept), kept ? "slow" : "plain"],
     ["greatest lag", duration(lags.length ? Math.max(...lags) : null)],

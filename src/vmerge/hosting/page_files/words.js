@@ -37,7 +37,7 @@ export function instant(seconds) {
 /** Tell how a stream is: `bad` needs a person, `slow` is watched, `off` is as an operator said, `good` needs nobody. */
 export function level(stream) {
   if (stream.state === "error") return "bad";
-  if (stream.state === "stopped") return "off";
+  if (stream.state === "stopped" || stream.phase === "standby") return "off";
   if (stream.is_purged_soon || isHeldUp(stream) || ["backing off", "waiting for a lock"].includes(stream.phase)) return "slow";
   return "good";
 }

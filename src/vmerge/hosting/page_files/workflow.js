@@ -33,7 +33,7 @@ export class WorkflowSection {
     const name = workflow.workflow;
     const tops = workflow.streams.map((one) => highest([...history.lags(name, one.stream), { lag: one.lag }]));
     say(this.#heading, name);
-    say(this.#condition, conditionOf(workflow.streams));
+    say(this.#condition, conditionOf(workflow));
     this.#streams.show(workflow.streams, (one) => one.stream, {
       workflow: name,
       history,
@@ -82,7 +82,8 @@ class Sentences {
   }
 }
 
-function conditionOf(streams) {
+function conditionOf({ streams, standby_for: other }) {
+  if (other !== null) return `Stands by for ${other}`;
   const running = streams.filter((one) => one.state === "running");
   const parts = [
     counted(streams.length, "stream", "streams"),

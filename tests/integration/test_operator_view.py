@@ -103,7 +103,8 @@ def test_a_wait_names_blocker_holder_and_fence(site: Site) -> None:
         status = site.vmerge("status").stdout
         assert "waits on a since " in status
         words = f"customer.email held by id={IN_A}; a is 1 transaction before its fence"
-        assert f"{words}; not running: a" in status.replace(" (jumping)", "").replace(" (joining)", "")
+        why = "a is stopped (stopped by an operator): `vmerge start -- WORKFLOW a`"
+        assert f"{words}; {why}" in status.replace(" (jumping)", "").replace(" (joining)", "")
         blocked = site.streams()["b"]["blocked"]
         assert blocked["awaited"] == [{"stream": "a", "is_itself": False, "transactions_before_fence": 1}]
         assert blocked["held"]["holder_streams"] == []

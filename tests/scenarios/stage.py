@@ -186,7 +186,9 @@ class Stage:
 
     def play(self, name: str, goal: str) -> None:
         """Let one player do what the schedule says."""
-        if goal == "runs":
+        if name == "all":
+            self.finish()
+        elif goal == "runs":
             self.finish([name])
         elif goal == "restarts":
             self.players[name].close()
@@ -212,13 +214,16 @@ class Stage:
         if hearing == "heard":
             self.players[name].reread_quarantine()
 
-    def take(self, step: dict[str, str]) -> None:
+    def take(self, step: dict[str, Any]) -> None:
         """Do one step of the story."""
         ((actor, action),) = step.items()
         if actor == "play":
             self.play(*action.split())
         elif actor == "operator":
             self.settle(*action.split())
+        elif actor == "hindered":
+            for name, others in action.items():
+                self.await_hindrances(name, others)
         elif actor == "target":
             self.target.execute_script(action, self.database)
         elif actor.startswith("at "):
@@ -229,6 +234,18 @@ class Stage:
                 shard.execute_script(f"{base}; BEGIN; {action}; COMMIT", self.database)
         else:
             self.shards[actor].execute_script(f"BEGIN; {action}; COMMIT", self.database)
+
+    def await_hindrances(self, name: str, others: dict[str, str]) -> None:
+        """Step all players until one waits at a schema change, and knows why others do not come to it."""
+        stop = StopToken()
+        for _ in range(STEPS):
+            barrier = self.board.progress(name).barrier
+            if barrier is not None and {one.stream: one.hindrance.value for one in barrier.hindered} == others:
+                return
+            for player in list(self.players):
+                self._step(player)
+            stop.wait(0.01)
+        raise AssertionError(f"{name} waits at no change for {others}: {barrier}")
 
     def finish(self, names: Sequence[str] | None = None) -> None:
         """Step these players, or all, in turn until each is at its shard's head or has failed."""

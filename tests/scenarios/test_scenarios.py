@@ -15,7 +15,8 @@ A story is a folder with a ``story.yaml``:
                transaction on each shard, where ``@base`` is 0 on a, 1000 on b, 2000 on c, for keys that do not meet;
                ``- play: a commits`` steps a's player until it has committed; ``a applies`` leaves its batch open,
                ``a waits`` ends when it met a key or a lock and waits, ``a runs`` goes on to its shard's head,
-               ``a restarts`` closes it and opens another.
+               ``a restarts`` closes it and opens another; ``all run`` lets all go on to their shards' heads.
+               ``- hindered: {a: {b: held up}}`` steps all until a waits at a schema change and knows that of b
                ``- operator: retry b`` settles the row of b in quarantine (``retry`` or ``drop``; with ``unheard``
                behind it the player is not told), ``refused b`` is a retry that must fail.
                After the last step all players run to their shards' heads

@@ -18,9 +18,10 @@ from tests.sim.rows import Table, insert
 from tests.sim.test_player import SilentWitness
 from tests.sim.world import gtid_of, transaction_of
 
+from vmerge.core.barrier import Hindrance
 from vmerge.core.conflict_terms import Limits
 from vmerge.core.events import SchemaChange, SourceItem, Transaction
-from vmerge.core.position import GtidSet
+from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.schema_policy import OnDdl
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import ConflictUnresolved, SchemaChanged, Verdict, VmergeError
@@ -111,7 +112,14 @@ class Yard:
             actor.target.is_fenced = True
             self.database.rollback(name)
 
-    def _player(self, name: str, source: SimSource, target: SimTarget, ledger: SimLedger) -> Player:
+    def _player(
+        self,
+        name: str,
+        source: SimSource,
+        target: SimTarget,
+        ledger: SimLedger,
+        accepted: frozenset[Gtid] = frozenset(),
+    ) -> Player:
         return Player(
             name,
             source,
@@ -123,7 +131,7 @@ class Yard:
             concerns=lambda change: True,
             interpreter=PlainInterpreter(),
             ledger=ledger,
-            changes=ChangeRules(OnDdl.EXECUTE, carriers=lambda _: self.carriers),
+            changes=ChangeRules(OnDdl.EXECUTE, accepted, carriers=lambda _: self.carriers),
             pause=lambda attempt: 0.5,
         )
 
@@ -132,6 +140,14 @@ class Yard:
         actor = self.actors[name]
         actor.player.close()
         actor.player = self._player(name, actor.source, actor.target, actor.ledger)
+        actor.player.open()
+
+    def start(self, name: str, accepted: frozenset[Gtid] = frozenset()) -> None:
+        """Start a stream that has failed, as an operator does."""
+        actor = self.actors[name]
+        actor.failure = None
+        self.board.update(name, state=StreamState.RUNNING)
+        actor.player = self._player(name, actor.source, actor.target, actor.ledger, accepted)
         actor.player.open()
 
     def crash(self, name: str) -> None:
@@ -288,6 +304,23 @@ def test_streams_at_different_changes_stop() -> None:
     assert all(isinstance(failure, SchemaChanged) for failure in failures)
     assert all(ADD in str(failure) and DROP in str(failure) for failure in failures)
     assert yard.schema.runs == []
+
+
+def test_a_stream_that_has_stopped_is_waited_for() -> None:
+    """Where it stood when it failed does not count: what an operator does meanwhile by hand is not run once more."""
+    yard = Yard([[change(0, 1, ADD), change(0, 2, DROP)], [change(1, 1, DROP)]])
+    yard.finish()
+    assert isinstance(yard.actors["B"].failure, SchemaChanged)
+    yard.start("A", accepted=frozenset({gtid_of(0, 1)}))
+    for _ in range(10):
+        yard.step("A")
+    assert yard.schema.runs == []
+    barrier = yard.board.progress("A").barrier
+    assert barrier is not None
+    assert [(one.stream, one.hindrance) for one in barrier.hindered] == [("B", Hindrance.FAILED)]
+    yard.start("B")
+    yard.finish()
+    assert yard.schema.runs == [DROP]
 
 
 def test_a_change_waits_for_a_stream_that_is_still_on_its_way() -> None:

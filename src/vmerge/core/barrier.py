@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
 
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.target_statement import TargetStatement
@@ -33,6 +35,9 @@ class Arrival:
     """The stream's checkpoint."""
     membership: object
     """What the target must know of a member; made and read by targets only."""
+    has_left: bool = False
+    """Whether the stream has stopped there, as its siblings wait at other changes. It is waited for like any that has
+    not come; but where it stands tells those that come later that theirs and its change never meet."""
 
     @property
     def is_same(self) -> tuple[object, ...]:
@@ -61,6 +66,62 @@ class Crossed:
     others: tuple[Arrival, ...]
 
 
+_ADVICE = (
+    "so neither goes on: take that key off the target's table until all are past the change; "
+    'see "A key behind a change" in docs/schema-changes.md'
+)
+
+
+class Hindrance(Enum):
+    """Why a stream that others wait for does not come; the value is a stable name."""
+
+    STOPPED = "stopped"
+    FAILED = "failed"
+    AWAY = "away"
+    """It has lost a server, or locks keep it out; it goes on by itself if that ends."""
+    AT_CHANGE = "at change"
+    """It waits at another schema change."""
+    HELD_UP = "held up"
+    """It waits for a key that those who wait for it release only behind the change: neither goes on."""
+    RING = "ring"
+    """The same from the other side: it waits at a change for the one that waits for its key."""
+
+    @property
+    def lasts(self) -> bool:
+        """Whether nothing but an operator ends it."""
+        return self in (Hindrance.STOPPED, Hindrance.FAILED, Hindrance.HELD_UP, Hindrance.RING)
+
+
+@dataclass(frozen=True, slots=True)
+class Hindered:
+    """A stream that others wait for, and that does not come."""
+
+    stream: str
+    hindrance: Hindrance
+    reason: str
+    """Its message, phase, statement or key, as the hindrance is."""
+
+    def sentence(self) -> str:
+        """Return that for an operator, with what to do about it."""
+        start = f"`vmerge start -- WORKFLOW {self.stream}`"
+        reason = f" ({self.reason})" if self.reason else ""
+        match self.hindrance:
+            case Hindrance.STOPPED:
+                return f"{self.stream} is stopped{reason}: {start}"
+            case Hindrance.FAILED:
+                return f"{self.stream} is in error{reason}: mend that, then {start}"
+            case Hindrance.AWAY:
+                return f"{self.stream} cannot move now{reason}"
+            case Hindrance.AT_CHANGE:
+                return f"{self.stream} waits at a schema change{reason}"
+            case Hindrance.HELD_UP:
+                return f"{self.stream} waits for {self.reason}, which is released only behind this change; {_ADVICE}"
+            case Hindrance.RING:
+                return f"{self.stream} releases it only behind a schema change{reason}, and waits there; {_ADVICE}"
+            case _:
+                assert_never(self.hindrance)
+
+
 def meeting(own: Arrival, arrivals: Mapping[str, Arrival]) -> Together | Missing | Crossed:
     """Return how it stands with a stream's change; ``arrivals`` has all streams that wait, this one among them."""
     missing = _missing(own, arrivals)
@@ -72,7 +133,12 @@ def meeting(own: Arrival, arrivals: Mapping[str, Arrival]) -> Together | Missing
 
 
 def _missing(own: Arrival, arrivals: Mapping[str, Arrival]) -> tuple[str, ...]:
-    return tuple(name for name in sorted(own.carriers) if name not in arrivals or arrivals[name].is_same != own.is_same)
+    others = sorted(own.carriers - {own.stream})
+    return tuple(name for name in others if not _has_come(arrivals.get(name), own))
+
+
+def _has_come(other: Arrival | None, own: Arrival) -> bool:
+    return other is not None and not other.has_left and other.is_same == own.is_same
 
 
 def _hopeful(arrivals: Mapping[str, Arrival]) -> set[str]:

@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from vmerge.core.barrier import Hindrance
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import Verdict, VmergeError
 from vmerge.hosting.status import Snapshot
@@ -104,6 +105,11 @@ def _waited(stream: Snapshot) -> Sequence[_Sample]:
 
 def _source(key: str) -> Callable[[Snapshot], Sequence[_Sample]]:
     return lambda stream: () if stream["source"] is None else (((), float(stream["source"][key])),)
+
+
+def _hindered(stream: Snapshot) -> Sequence[_Sample]:
+    found = [] if stream["barrier"] is None else [one["hindrance"] for one in stream["barrier"]["hindered"]]
+    return [((one.value,), float(found.count(one.value))) for one in Hindrance]
 
 
 def _conflict(key: str) -> Callable[[Snapshot], Sequence[_Sample]]:
@@ -203,6 +209,13 @@ STREAM_METRICS = (
         "vmerge_barrier_now_seconds",
         "For how long the stream has waited at a schema change now.",
         _seconds_of("barrier"),
+    ),
+    StreamMetric(
+        _GAUGE,
+        "vmerge_barrier_hindered_streams",
+        "Streams that are waited for at a schema change and do not come.",
+        _hindered,
+        ("hindrance",),
     ),
     StreamMetric(_COUNTER, "vmerge_schema_changes", "Schema changes passed.", _schema_changes, ("outcome",)),
     StreamMetric(

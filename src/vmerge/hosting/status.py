@@ -7,15 +7,18 @@ server, the command line and ``vmerge run``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from vmerge.core.barrier import Hindered, Hindrance
 from vmerge.core.blocked import Blocked
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState
 from vmerge.hosting.behind import lag_words, purge_words, source_snapshot
-from vmerge.hosting.waits import wait_sentence, wait_snapshot
+from vmerge.hosting.waits import hindered_data, wait_sentence, wait_snapshot
 from vmerge.player.board import BarrierWait, Board, LockWait, StreamProgress
 from vmerge.player.counters import BATCH_SIZES
+from vmerge.player.hindrances import hindrance
 from vmerge.stopping import Clock
 
 Snapshot = dict[str, Any]
@@ -28,11 +31,26 @@ def workflow_snapshot(workflow: str, board: Board, clock: Clock, standby_for: st
     """Return the state of one workflow: ``{"workflow": …, "standby_for": …, "streams": [{…}, …]}``."""
     streams = board.all_progress()
     applied = {stream.name: stream.applied for stream in streams}
-    return {
-        "workflow": workflow,
-        "standby_for": standby_for,
-        "streams": [stream_snapshot(stream, applied, clock) for stream in streams],
-    }
+    snapshots = [stream_snapshot(stream, applied, clock) for stream in streams]
+    for snapshot, stream in zip(snapshots, streams, strict=True):
+        if snapshot["blocked"] is not None:
+            snapshot["blocked"]["hindered"] = hindered_data(_hindered(stream, streams))
+    return {"workflow": workflow, "standby_for": standby_for, "streams": snapshots}
+
+
+def _hindered(blocked: StreamProgress, streams: Sequence[StreamProgress]) -> list[Hindered]:
+    """Return why the siblings that a blocked stream found unable to move are so; one that waits for it says it best."""
+    found = []
+    for one in streams:
+        if blocked.blocked is None or one.name not in blocked.blocked.unfree:
+            continue
+        here = hindrance(one)
+        is_ring = one.barrier is not None and any(
+            other.stream == blocked.name and other.hindrance is Hindrance.HELD_UP for other in one.barrier.hindered
+        )
+        if here is not None:
+            found.append(replace(here, hindrance=Hindrance.RING) if is_ring else here)
+    return found
 
 
 def stream_snapshot(progress: StreamProgress, applied: Mapping[str, GtidSet], clock: Clock) -> Snapshot:
@@ -155,6 +173,7 @@ def _barrier(progress: StreamProgress, clock: Clock) -> Snapshot | None:
         "gtid": barrier.gtid,
         "statement": barrier.statement,
         "awaited": list(barrier.awaited),
+        "hindered": hindered_data(barrier.hindered),
     }
 
 
@@ -162,7 +181,8 @@ def barrier_sentence(barrier: Snapshot) -> str:
     """Say what a stream waits for at a schema change."""
     awaited = ", ".join(barrier["awaited"])
     what = f"for {awaited} to come to the same one" if awaited else "while it is run"
-    return f"waits at a schema change since {barrier['seconds']:.1f} s, {what}: {barrier['statement']}"
+    hindered = "".join(f"; {one['text']}" for one in barrier["hindered"])
+    return f"waits at a schema change since {barrier['seconds']:.1f} s, {what}: {barrier['statement']}{hindered}"
 
 
 def stream_sentence(stream: Snapshot) -> str:

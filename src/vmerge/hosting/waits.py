@@ -6,9 +6,10 @@ Never knows: row values; those are in ``vmerge show`` alone (``showing.py``). Us
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
+from vmerge.core.barrier import Hindered
 from vmerge.core.blocked import (
     Blocked,
     Remedy,
@@ -35,6 +36,7 @@ def wait_snapshot(stream: str, blocked: Blocked, applied: Mapping[str, GtidSet],
         "gtid": blocked.gtid,
         "key": key_name(blocked) if held is not None else blocked.key,
         "streams_not_free": list(blocked.unfree),
+        "hindered": [],
         "remedy": blocked.remedy.value,
         "tried": tried_facts(blocked.tried),
         "finding": finding_name(blocked.finding),
@@ -51,6 +53,11 @@ def wait_snapshot(stream: str, blocked: Blocked, applied: Mapping[str, GtidSet],
         ],
         "ends_with": ends_with(stream, blocked),
     }
+
+
+def hindered_data(hindered: Iterable[Hindered]) -> list[dict[str, str]]:
+    """Return as data which streams that are waited for do not move, and why."""
+    return [{"stream": one.stream, "hindrance": one.hindrance.value, "text": one.sentence()} for one in hindered]
 
 
 def transactions_before_fence(blocked: Blocked, stream: str, applied: Mapping[str, GtidSet]) -> int | None:
@@ -99,8 +106,10 @@ def wait_sentence(wait: WaitSnapshot) -> str:
     text = _reason(wait)
     if wait["remedy"] != Remedy.WAITING.value:
         text += f" ({wait['remedy']})"
-    unfree = wait["streams_not_free"]
-    return f"{text}; not running: {', '.join(unfree)}" if unfree else text
+    explained = {one["stream"] for one in wait["hindered"]}
+    unfree = [name for name in wait["streams_not_free"] if name not in explained]
+    text += f"; not running: {', '.join(unfree)}" if unfree else ""
+    return text + "".join(f"; {one['text']}" for one in wait["hindered"])
 
 
 def _reason(wait: WaitSnapshot) -> str:

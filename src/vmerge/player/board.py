@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from vmerge.core.appliers import Choice
-from vmerge.core.barrier import Arrival
+from vmerge.core.barrier import Arrival, Hindered
 from vmerge.core.blocked import Blocked, Ended
 from vmerge.core.conflict_terms import Siblings
 from vmerge.core.joint import Offer, Part
@@ -45,6 +45,8 @@ class BarrierWait:
     statement: str
     awaited: tuple[str, ...]
     """The streams that have not come to it; none while it is run."""
+    hindered: tuple[Hindered, ...] = ()
+    """Those of them that do not come by themselves, as far as is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,12 @@ class Board:
         """Whether that was said of a stream's arrival."""
         with self._changed:
             return name in self._crossed
+
+    def give_up(self, name: str) -> None:
+        """Say that a stream stops where it waits, because its siblings wait at other changes: they are to learn it."""
+        with self._changed:
+            self._arrivals[name] = replace(self._arrivals[name], has_left=True)
+            self._tell()
 
     def depart(self, name: str) -> None:
         """Say that a stream waits no more."""

@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 
 from vmerge.core import conflict_terms as terms
-from vmerge.core.barrier import Arrival
+from vmerge.core.barrier import Arrival, Hindered
 from vmerge.core.blocked import Blocked, Ended, Outcome, Remedy, Tried
 from vmerge.core.evidence import Testimony
 from vmerge.core.position import GtidSet
@@ -86,7 +86,7 @@ class Reporter:
             seconds = self._counters.barrier_seconds + self._clock.monotonic() - barrier.since
             self._update(barrier=None, counters=replace(self._counters, barrier_seconds=seconds))
 
-    def at_barrier(self, arrival: Arrival, awaited: tuple[str, ...]) -> None:
+    def at_barrier(self, arrival: Arrival, awaited: tuple[str, ...], hindered: tuple[Hindered, ...] = ()) -> None:
         """The stream waits at a schema change, for these streams."""
         before = self._board.progress(self._name).barrier
         if before is None:
@@ -94,7 +94,7 @@ class Reporter:
             self._log(f"waits at a schema change for {', '.join(awaited) or 'its turn'}, transaction {arrival.gtid}")
         else:
             since = before.since
-        barrier = BarrierWait(since, str(arrival.gtid), arrival.statement.text, awaited)
+        barrier = BarrierWait(since, str(arrival.gtid), arrival.statement.text, awaited, hindered)
         self._update(phase=Phase.AT_BARRIER, barrier=barrier)
 
     def executed_change(self) -> None:

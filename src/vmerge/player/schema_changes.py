@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from vmerge.core.barrier import Arrival, Crossed, Missing, Together, meeting
+from vmerge.core.barrier import Arrival, Crossed, Hindered, Hindrance, Missing, Together, meeting
 from vmerge.core.events import SchemaChange
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.rules import TableName
@@ -28,6 +28,7 @@ from vmerge.core.schema_policy import Alteration, Exchange, OnDdl, Reading, Shad
 from vmerge.core.target_statement import Refused, TargetStatement
 from vmerge.errors import Replanned, SchemaChanged
 from vmerge.player.board import Board
+from vmerge.player.hindrances import hindrances
 from vmerge.player.patience import Parked
 from vmerge.player.reporting import Reporter
 from vmerge.stopping import Clock
@@ -116,8 +117,10 @@ class SchemaChanges:
         self._board = board
         self._clock = clock
         self._reporter = reporter
-        self._is_crossed_out = False
-        """Whether the stream stops because siblings wait at other changes, which have to find it where it stands."""
+        self._has_given_up = False
+        """Whether the stream stops because its siblings wait at other changes."""
+        self._told: frozenset[tuple[str, Hindrance]] = frozenset()
+        """What the log knows of streams that do not come to the change."""
 
     def begin(self) -> None:
         """The stream starts: where it waited before is of the past."""
@@ -162,7 +165,9 @@ class SchemaChanges:
 
     def leave(self) -> None:
         """Wait at no barrier any more."""
-        if not self._is_crossed_out:
+        if self._has_given_up:
+            self._board.give_up(self._name)
+        else:
             self._board.depart(self._name)
 
     # The barrier
@@ -180,9 +185,11 @@ class SchemaChanges:
             case Together():
                 self._reporter.at_barrier(own, ())
             case Missing(streams):
-                self._reporter.at_barrier(own, streams)
+                hindered = hindrances(self._name, streams, {one.name: one for one in self._board.all_progress()})
+                self._reporter.at_barrier(own, streams, hindered)
+                self._tell_hindered(change, hindered)
             case Crossed(others):
-                self._is_crossed_out = True
+                self._has_given_up = True
                 raise self._crossing(change, others)
         return Parked(self._clock.monotonic() + LOOK_SECONDS, seen_news)
 
@@ -218,6 +225,16 @@ class SchemaChanges:
         logger.info("ran a schema change for %s: %s", names, shown(own.statement.text), extra={"stream": self._name})
         self._reporter.executed_change()
         raise Replanned(f"stream {self._name} ran a schema change for {names}")
+
+    def _tell_hindered(self, change: SchemaChange, hindered: Sequence[Hindered]) -> None:
+        """Put into the log which streams do not come, each once as long as its reason stays."""
+        news = [one for one in hindered if one.hindrance.lasts and (one.stream, one.hindrance) not in self._told]
+        self._told = frozenset((one.stream, one.hindrance) for one in hindered)
+        for one in news:
+            text = f"waits at schema change {change.gtid} for what does not come: {one.sentence()}"
+            logger.error("%s", text, extra={"stream": self._name})
+            if one.hindrance is Hindrance.HELD_UP:
+                self._ledger.log("schema change held up", text)
 
     # Words
 

@@ -262,6 +262,8 @@ class _Status(Collector):
 
     def _streams(self) -> Iterator[tuple[list[str], Snapshot]]:
         for workflow in self._status["workflows"]:
+            if workflow["standby_for"] is not None:
+                continue  # all figures are the other daemon's; none of ours shall raise an alarm
             for stream in workflow["streams"]:
                 yield [workflow["workflow"], stream["stream"]], stream
 

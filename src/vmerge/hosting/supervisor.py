@@ -231,7 +231,9 @@ class Supervisor:
 
         def waits(text: str, is_well: bool) -> None:
             phase = Phase.STANDBY if is_well else Phase.BACKING_OFF
-            self.board.update(hosted.name, phase=phase, message=text, is_at_head=False)
+            # Times of an earlier tenure of ours tell nothing any more of how old the target is.
+            unknown = {"applied_at": None, "heard_at": None, "moved_at": None}
+            self.board.update(hosted.name, phase=phase, message=text, is_at_head=False, **unknown)
 
         self._gate.enter(hosted.stop, waits)
         if hosted.stop.is_set():

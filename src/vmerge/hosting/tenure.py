@@ -33,8 +33,8 @@ OUTLIVED_SECONDS = 6.0
 REFUSED_SECONDS = 10.0
 """How often a standby asks a target that refuses it, which time alone does not change."""
 
-YIELD_SECONDS = 3.0
-"""A target that restarts has forgotten its locks. Whoever had one gets this much time to have it again."""
+YIELD_PACES = 3
+"""A target that restarts has forgotten its locks. Whoever had one may speak so often before a standby asks."""
 
 EXAMINED_AGAIN_SECONDS = 300.0
 """How often a standby looks whether it could run the workflow."""
@@ -106,6 +106,7 @@ class Tenure:
         clock: Clock,
         examine: Callable[[], None],
         standing: Standing | None = None,
+        speak_seconds: float = SPEAK_SECONDS,
     ) -> None:
         """``examine`` raises ``PreflightError`` when the workflow could not run from here.
 
@@ -115,6 +116,7 @@ class Tenure:
         self.lock = lock
         self._approach = approach
         self._clock = clock
+        self._speak_seconds = speak_seconds
         self._examine = examine
         self._changed = threading.Condition()
         self._standing = standing or Standing()
@@ -224,7 +226,7 @@ class Tenure:
         """Ask for the lock and keep it until told to stop; ``on_lost`` is called when another daemon has taken it."""
         while not stop.is_set():
             if self._standing.is_ours:
-                stop.wait(SPEAK_SECONDS)
+                stop.wait(self._speak_seconds)
                 if not stop.is_set():
                     self._speak(on_lost)
             elif self._is_asked:
@@ -282,7 +284,7 @@ class Tenure:
     def _find_holder(self, stop: StopToken) -> str | None:
         """Ask for the lock as long as the approach says; return None if it is ours."""
         if self._has_failed and self._approach is Approach.STANDBY:
-            stop.wait(YIELD_SECONDS)
+            stop.wait(YIELD_PACES * self._speak_seconds)
         holder = self.lock.acquire(WAIT_SECONDS if self._approach is Approach.STANDBY else 0)
         self._has_failed = False
         if self._approach is Approach.TAKE_OVER and holder is not None:
@@ -315,7 +317,7 @@ class Tenure:
             logger.warning("workflow %s: %s", self._workflow, error.message)
             self._change(Standing(error=error))
         if self._is_asked:
-            stop.wait(SPEAK_SECONDS if is_passing else REFUSED_SECONDS)
+            stop.wait(self._speak_seconds if is_passing else REFUSED_SECONDS)
 
     def _change(self, standing: Standing) -> None:
         with self._changed:

@@ -63,6 +63,7 @@ def test_a_standby_is_told() -> None:
         snapshot = workflow_snapshot("shop", board, FixedClock(), standby_for)
         text = exposition({"version": "1.2", "workflows": [snapshot]}).decode()
         assert f'{STANDBY_NAME}{{workflow="shop"}} {value}' in text
+        assert ("vmerge_stream_phase{" in text) == (standby_for is None), "all else is the other daemon's"
 
 
 def test_numbers_are_those_of_the_status() -> None:

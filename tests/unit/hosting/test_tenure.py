@@ -75,7 +75,7 @@ class Stage:
 
     def __init__(self, lock: FakeLock, approach: Approach, examine: Callable[[], None] = lambda: None) -> None:
         self.lock = lock
-        self.tenure = Tenure("w", lock, approach, SystemClock(), examine)
+        self.tenure = Tenure("w", lock, approach, SystemClock(), examine, speak_seconds=0.02)
         self.stop = StopToken()
         self.lost = threading.Event()
         self.thread = threading.Thread(target=self.tenure.keep, args=(self.stop, self.lost.set))

@@ -186,7 +186,7 @@ class Supervisor:
         try:
             self._end_all()
         finally:
-            self._gate_keeper.let_go(self.stop_timeout_seconds * STORE_SHARE)
+            self._gate_keeper.let_go(self.stop_timeout_seconds * STORE_SHARE / 2)
 
     def hand_over(self) -> None:
         """As ``shut_down``, but others are kept from the workflow: the gate goes on with a successor.
@@ -197,7 +197,7 @@ class Supervisor:
         try:
             self._end_all()
         finally:
-            self._gate_keeper.hand_over(self.stop_timeout_seconds * STORE_SHARE)
+            self._gate_keeper.hand_over(self.stop_timeout_seconds * STORE_SHARE / 2)
 
     def _end_all(self) -> None:
         with self._lock:
@@ -205,8 +205,8 @@ class Supervisor:
         self._end(self.streams)
         self._aside_stop.set()
         if self._log_keeper is not None:
-            # What is left of the log is worth the time that storing states may take; else it is lost.
-            self._log_keeper.join(self.stop_timeout_seconds * STORE_SHARE)
+            # What is left of the log is worth the time that storing states may take, which it shares with the gate.
+            self._log_keeper.join(self.stop_timeout_seconds * STORE_SHARE / 2)
 
     # The gate
 

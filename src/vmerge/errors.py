@@ -13,6 +13,7 @@ classed once, in ``mysql/faults.py``) or message texts. Used by every zone.
     │   └── ConflictProven          a conflict that no transaction of any stream will end
     ├── StopTimeout              5  a stop did not end within its bound
     ├── DaemonError              6  the daemon is running, not running, or does not know that workflow
+    │   └── OrderRefused            an order that does not fit where the stream stands; nothing was changed
     ├── SourceError              7
     │   ├── SourceLost              transient: connection gone; the stream reopens from its checkpoint
     │   ├── PositionPurged          the source no longer has what the stream needs
@@ -126,6 +127,12 @@ class DaemonError(VmergeError):
 
     exit_code = 6
     default_hint = "`vmerge daemon status` tells which daemon runs and what it hosts."
+
+
+class OrderRefused(DaemonError):
+    """An order that does not fit what the stream does or where it stands. Nothing was changed."""
+
+    default_hint = "`vmerge status` tells what the stream does, and where it stands."
 
 
 class SourceError(VmergeError):

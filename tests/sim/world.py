@@ -7,7 +7,7 @@ single step. Never knows: why a schedule is as it is. Used by the searches and t
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from vmerge.core.events import Transaction
 from vmerge.core.joint import Part
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.states import Phase, StreamState
+from vmerge.core.stop_position import StopPosition
 from vmerge.errors import ConflictUnresolved, Verdict, VmergeError
 from vmerge.player.backlog import Reach
 from vmerge.player.board import Board
@@ -54,11 +55,18 @@ class SimStream:
     player: Player
     sleep: Await | Parked | None = None
     failure: ConflictUnresolved | None = None
+    has_stopped: bool = False
+    """Whether it came to its stop position."""
 
 
 def gtid_of(stream: int, number: int) -> Gtid:
     """Return the name of a stream's n-th transaction, counted from 1."""
     return Gtid(bytes([stream + 1] * 16), "", number)
+
+
+def prefix_of(stream: int, length: int) -> GtidSet:
+    """Return the position behind a stream's first transactions."""
+    return GtidSet().advanced([gtid_of(stream, number) for number in range(1, length + 1)])
 
 
 def transaction_of(stream: int, number: int, changes: Sequence[Any]) -> Transaction:
@@ -89,12 +97,23 @@ class World:
     Promise: after each step everything in ``check`` held. Who wants an earlier moment back saves and restores.
     """
 
-    def __init__(self, history: History, settings: Settings | None = None, *, foreign: Work = ()) -> None:
-        """``foreign`` are inserts that no stream brings: somebody made them on the target by hand."""
+    def __init__(
+        self,
+        history: History,
+        settings: Settings | None = None,
+        *,
+        foreign: Work = (),
+        stops: Mapping[str, int] | None = None,
+    ) -> None:
+        """``foreign`` are inserts that no stream brings: somebody made them on the target by hand.
+
+        ``stops`` says behind how many transactions streams shall stop, if they shall.
+        """
         self.history = history
         self.settings = settings or Settings()
         self.clock = SimClock()
         names = [chr(ord("A") + index) for index in range(len(history.streams))]
+        self.stops = {name: prefix_of(names.index(name), length) for name, length in (stops or {}).items()}
         self.board = SimBoard(names)
         self.database = SimDatabase(history.tables_by_name, dict.fromkeys(names, GtidSet()))
         self.foreign: dict[RowKey, Row] = {
@@ -106,6 +125,7 @@ class World:
         for name in names:
             self.board.update(name, state=StreamState.RUNNING)
             self.streams[name].player.open()
+            self._stop_if_there(self.streams[name])
         self.check()
 
     def _stream(self, index: int, name: str) -> SimStream:
@@ -138,6 +158,7 @@ class World:
             after_conflict=after_conflict,
             reach=Reach(transactions=settings.reach),
             duplicates=settings.duplicates,
+            stop_position=StopPosition(self.stops[name]) if name in self.stops else None,
         )
 
     # What a schedule may do
@@ -157,6 +178,23 @@ class World:
             if error.verdict is not Verdict.TRANSIENT:
                 raise
             stream.player.close()
+            self._replace(stream)
+        self._stop_if_there(stream)
+        self.check()
+
+    def _stop_if_there(self, stream: SimStream) -> None:
+        if stream.failure is None and stream.player.is_at_stop_position:
+            stream.player.close()
+            stream.sleep, stream.has_stopped = None, True
+            self.board.update(stream.name, state=StreamState.STOPPED, phase=Phase.IDLE)
+
+    def lift_stops(self) -> None:
+        """Start every stream anew, without its stop position and whatever it has met."""
+        self.stops = {}
+        for stream in self.streams.values():
+            stream.player.close()
+            stream.failure, stream.has_stopped = None, False
+            self.board.update(stream.name, state=StreamState.RUNNING)
             self._replace(stream)
         self.check()
 
@@ -179,6 +217,7 @@ class World:
         stream = self.streams[name]
         self.database.rollback(name)
         self._replace(stream)
+        self._stop_if_there(stream)
         self.check()
 
     def fail(self, name: str, fault: Fault) -> bool:
@@ -226,10 +265,10 @@ class World:
         return sleep.seen_version is None or self.board.siblings_of(name).version == sleep.seen_version
 
     def is_done(self, name: str) -> bool:
-        """Tell whether all of a stream's transactions are on the target, or it gave up."""
+        """Tell whether all of a stream's transactions are on the target, or it stopped or gave up."""
         index = list(self.streams).index(name)
         is_complete = self.streams[name].player.position.count() == self.history.end[index]
-        return is_complete or self.streams[name].failure is not None
+        return is_complete or self.streams[name].failure is not None or self.streams[name].has_stopped
 
     def unfinished(self) -> list[str]:
         """Return the streams that still have something to do."""
@@ -242,8 +281,10 @@ class World:
         vector = self.vector
         for index, (name, stream) in enumerate(self.streams.items()):
             checkpoint = self.database.checkpoints[name]
-            prefix = GtidSet().advanced([gtid_of(index, number + 1) for number in range(vector[index])])
+            prefix = prefix_of(index, vector[index])
             assert checkpoint == prefix, f"{name}: the checkpoint {checkpoint} is no prefix"
+            stop = self.stops.get(name)
+            assert stop is None or stop.includes(checkpoint), f"{name}: {checkpoint} is behind the stop at {stop}"
             self._check_stream(index, stream, vector)
         rows = {key: row for key, row in self.database.rows.items() if self.foreign.get(key) != row}
         assert rows == self.expected_rows(vector), f"DIVERGENCE at {vector}: {self.database.rows}"
@@ -299,7 +340,8 @@ class World:
     def save(self) -> tuple[Any, ...]:
         """Return everything but the clock's owner, for ``restore``."""
         streams = [
-            (self._kept(s), list(s.source.rest), s.target.save(), s.sleep, s.failure) for s in self.streams.values()
+            (self._kept(s), list(s.source.rest), s.target.save(), s.sleep, s.failure, s.has_stopped)
+            for s in self.streams.values()
         ]
         return self.clock.now, self.board.save(), self.database.save(), streams
 
@@ -315,11 +357,11 @@ class World:
         self.clock.now, board, snapshot, streams = saved
         self.board.restore(board)
         self.database.restore(snapshot)
-        for stream, (player, rest, target, sleep, failure) in zip(self.streams.values(), streams, strict=True):
+        for stream, (player, rest, target, *rests) in zip(self.streams.values(), streams, strict=True):
             stream.player = fork(player)
             stream.source.rest = list(rest)
             stream.target.restore(target)
-            stream.sleep, stream.failure = sleep, failure
+            stream.sleep, stream.failure, stream.has_stopped = rests
 
 
 def _cloned(part: Any) -> Any:

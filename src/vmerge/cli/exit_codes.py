@@ -14,7 +14,7 @@ MEANINGS = {
     3: "servers, accounts or schemas do not fit",
     4: "a key stayed held for too long",
     5: "a stop did not end within its bound",
-    6: "no daemon, one too many, or an unknown workflow or stream",
+    6: "no daemon, one too many, an unknown workflow or stream, or an order that does not fit",
     7: "a source failed",
     8: "the target failed",
     9: "a comparison found a difference",

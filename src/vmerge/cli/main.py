@@ -14,7 +14,7 @@ from vmerge.cli.exit_codes import EXIT_CODES
 from vmerge.cli.groups import Group
 from vmerge.cli.quarantine import quarantine
 from vmerge.cli.running import run
-from vmerge.cli.streams import restart, start, stop
+from vmerge.cli.streams import restart, skip, start, stop
 from vmerge.cli.watching import log, show, status
 
 
@@ -24,5 +24,5 @@ def main() -> None:
     """Merge several live MySQL shards into one MySQL, exactly once."""
 
 
-for _command in (check, run, daemon, start, stop, restart, status, show, log, quarantine):
+for _command in (check, run, daemon, start, stop, restart, skip, status, show, log, quarantine):
     main.add_command(_command)

@@ -18,6 +18,7 @@ from vmerge.config import load_workflow
 from vmerge.errors import VmergeError
 from vmerge.hosting.assembly import workflow_facts
 from vmerge.hosting.daemon import stop_signals
+from vmerge.hosting.hosted import NOWHERE, Order
 from vmerge.hosting.status import Snapshot, status_line, status_table, workflow_snapshot
 from vmerge.hosting.tenure import Approach
 from vmerge.hosting.wiring import make_supervisor, make_tenure
@@ -42,7 +43,7 @@ def run(file: Path, log_format: str) -> None:
     spare_collector()
     line, stop = _StatusLine(), StopToken()
     with stop_signals(stop.set):
-        supervisor.start(resumes=True)
+        supervisor.start(order=Order(resumes=True, stops_at=NOWHERE))
         try:
             while not stop.wait(REFRESH_SECONDS) and supervisor.is_alive():
                 line.show(workflow_snapshot(workflow.workflow, supervisor.board, clock))

@@ -94,6 +94,11 @@ class BinlogDecoder:
         self._store: RowStore | None = None
         self._created: Query | None = None
 
+    @property
+    def in_progress(self) -> Gtid | None:
+        """The transaction that has begun and not ended; after an error, the one that met it. None: none is known."""
+        return self._gtid
+
     def decode(self, events: Sequence[bytes]) -> Iterator[SourceItem]:
         """Take events as the source sent them; yield what they complete.
 
@@ -295,18 +300,20 @@ class BinlogDecoder:
         return self._end_xa(event, statement)
 
     def _end_xa(self, event: bytes, statement: XaStatement) -> SourceItem:
-        ending = self._commit(event)
         prepared = self._prepared.take(statement.xid)
-        if not isinstance(ending, Transaction) or ending.byte_count:
-            raise CorruptEvent(f"the end of an XA transaction holds more than that, {self._where(event)}")
-        if statement.verb == "ROLLBACK":
-            # What was prepared before the start position is not known here, and need not be.
-            return ending if prepared is None else ending._replace(prepared=prepared.gtid)
-        if prepared is None:
+        if prepared is None and statement.verb == "COMMIT":
+            gtid = self._current(event)
             raise UnsupportedEvent(
-                f"transaction {ending.gtid} ends an XA transaction that was prepared before the start position",
+                f"transaction {gtid} ends an XA transaction that was prepared before the start position",
                 hint="Start the stream from a position before that XA PREPARE.",
             )
+        ending = self._commit(event)
+        if not isinstance(ending, Transaction) or ending.byte_count:
+            raise CorruptEvent(f"the end of an XA transaction holds more than that, {self._where(event)}")
+        if prepared is None:  # of what was prepared before the start position nothing is known, and need not be
+            return ending
+        if statement.verb == "ROLLBACK":
+            return ending._replace(prepared=prepared.gtid)
         return ending._replace(rows=prepared.rows, byte_count=prepared.byte_count, prepared=prepared.gtid)
 
     def _prepare(self, event: bytes) -> SourceItem | None:

@@ -169,6 +169,11 @@ class GtidSet:
         """Tell whether the set holds no GTID."""
         return not self._intervals
 
+    @property
+    def sources(self) -> frozenset[bytes]:
+        """The uuids, 16 bytes each, that the set has transactions of."""
+        return frozenset(source for source, _ in self._intervals)
+
     def count(self) -> int:
         """Return how many GTIDs the set holds."""
         return sum(end - start for intervals in self._intervals.values() for start, end in intervals)
@@ -195,6 +200,10 @@ class GtidSet:
         """Return the GTIDs of this set that are not in the other."""
         left, right = self._intervals, other._intervals
         return _normalized({key: _difference(left[key], right.get(key, ())) for key in left})
+
+    def intersection(self, other: GtidSet) -> GtidSet:
+        """Return the GTIDs that are in both sets."""
+        return self.subtract(self.subtract(other))
 
     def advanced(self, gtids: Sequence[Gtid]) -> GtidSet:
         """Return the set with these GTIDs added; quick when they count up without gaps.

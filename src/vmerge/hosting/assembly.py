@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import UUID, uuid5
+from uuid import UUID, uuid4, uuid5
 
 from vmerge.config import Workflow
 from vmerge.core.binlog import Surroundings
@@ -21,7 +21,7 @@ from vmerge.core.conflict_terms import Limits
 from vmerge.core.events import SchemaChange
 from vmerge.core.findings import Findings
 from vmerge.core.log_entry import LogEntry, StoredEntry
-from vmerge.core.ownership import Claim
+from vmerge.core.ownership import Claim, place_of
 from vmerge.core.plan import Plan
 from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.rules import StartAt, TableName
@@ -29,9 +29,10 @@ from vmerge.core.schema_policy import OnDdl
 from vmerge.core.source_facts import SourceFacts
 from vmerge.core.spool_use import SpoolUse
 from vmerge.core.states import StreamState
+from vmerge.core.stop_position import StopPosition
 from vmerge.core.table_checks import StreamTables, check_pairs, check_quarantine
-from vmerge.errors import TargetAltered
-from vmerge.hosting.hosted import shown_position
+from vmerge.errors import OrderRefused, TargetAltered
+from vmerge.hosting.hosted import NOWHERE, shown_position
 from vmerge.mysql.applier_policy import read_policy
 from vmerge.mysql.checkpoints import ControlTables, StoredStream
 from vmerge.mysql.connect import short_connection
@@ -43,11 +44,13 @@ from vmerge.mysql.quarantine import QuarantineTable
 from vmerge.mysql.quarantine_orders import QuarantineOrders
 from vmerge.mysql.schema_changes import MySqlLedger
 from vmerge.mysql.schemas import read_logs_cascades, read_schemas
-from vmerge.mysql.source import DumpSource, decompress, source_positions
+from vmerge.mysql.skipping import Skip, done_with_next, move_past
+from vmerge.mysql.source import DumpSource, decompress, source_past, source_positions
 from vmerge.mysql.source_memory import SourceMemory, SourceTable, read_altered_at
 from vmerge.mysql.source_watch import read_source_facts
 from vmerge.mysql.spool import SpooledRows
 from vmerge.mysql.states import MySqlStates
+from vmerge.mysql.stop_positions import StopPositions
 from vmerge.mysql.target import MySqlTarget
 from vmerge.player.board import Board
 from vmerge.player.player import Player
@@ -140,7 +143,8 @@ class WorkflowAssembly:
         self._clock = clock
         self._spool_folder = spool_folder
         self._tables = ControlTables(workflow.target.control_database, workflow.workflow)
-        self._states = MySqlStates(workflow.target_endpoint, self._tables)
+        stop_positions = StopPositions(workflow.target.control_database, workflow.workflow)
+        self._states = MySqlStates(workflow.target_endpoint, self._tables, stop_positions)
 
     def claim(self, stream: str) -> Claim:
         """See ``vmerge.hosting.hosted.Assembly``."""
@@ -150,9 +154,41 @@ class WorkflowAssembly:
         """See ``vmerge.hosting.hosted.Assembly``."""
         return self._states.find(claim)
 
-    def write(self, claim: Claim, state: StreamState, message: str) -> None:
+    def write(self, claim: Claim, state: StreamState, message: str, stops_at: GtidSet | None = None) -> None:
         """See ``vmerge.hosting.hosted.Assembly``."""
-        self._states.write(claim, state, message)
+        self._states.write(claim, state, message, stops_at)
+
+    def require_reachable(self, stream: str, stops_at: GtidSet) -> None:
+        """See ``vmerge.hosting.hosted.Assembly``."""
+        stored = self._states.read(stream)
+        position = GtidSet() if stored is None else stored.position
+        past = source_past(self._workflow.source_endpoint(stream))
+        obstacle = StopPosition(stops_at).obstacle(position, past)
+        if obstacle:
+            raise OrderRefused(f"stream {stream} cannot stop at {stops_at}: {obstacle}")
+
+    def skip(self, claim: Claim, gtid: Gtid, reason: str) -> GtidSet:
+        """See ``vmerge.hosting.hosted.Assembly``."""
+        stored = self._states.find(claim)
+        if stored is None:
+            raise OrderRefused(f"stream {claim.stream} was never started, so nothing stands in its way")
+        reader = self._skimmer(claim.stream)
+        done = done_with_next(reader, stored.position, gtid, claim.stream)
+        skip = Skip(gtid, reason, place_of(claim.owner))
+        return move_past(self._workflow.target_endpoint, self._tables, claim, stored.position, done, skip)
+
+    def _skimmer(self, stream: str) -> DumpSource:
+        """Return a reader that sees what there is, and no row of it; as another replica than the stream's."""
+        surroundings = Surroundings(
+            carriage=lambda _: None,
+            open_store=lambda: SpooledRows(self._spool_folder),
+            decompress=decompress,
+            spool_above_bytes=SPOOL_ABOVE_BYTES,
+        )
+        identity = uuid4()
+        endpoint = self._workflow.source_endpoint(stream)
+        server_id = _server_id(identity)
+        return DumpSource(endpoint, server_id=server_id, replica_uuid=str(identity), surroundings=surroundings)
 
     def append_conflicts(self, entries: Sequence[LogEntry], now: float) -> None:
         """See ``vmerge.hosting.hosted.Assembly``."""
@@ -188,7 +224,13 @@ class WorkflowAssembly:
         return position
 
     def build(
-        self, claim: Claim, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]
+        self,
+        claim: Claim,
+        board: Board,
+        *,
+        after_conflict: bool,
+        accepted_schema_changes: frozenset[Gtid],
+        stops_at: GtidSet = NOWHERE,
     ) -> StreamParts:
         """See ``vmerge.hosting.hosted.Assembly``."""
         workflow, stream = self._workflow, claim.stream
@@ -245,6 +287,7 @@ class WorkflowAssembly:
             ledger=ledger,
             after_conflict=after_conflict,
             duplicates=workflow.true_duplicates.rules,
+            stop_position=StopPosition(stops_at) if stops_at else None,
         )
         return StreamParts(player, source, target, witness, plan, ledger, changes, concerns)
 

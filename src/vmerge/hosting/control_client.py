@@ -61,18 +61,29 @@ class ControlClient:
         path = _question("/v1/log", workflow, streams, limit=limit)
         return self._request("GET", path, None, _TARGET_ANSWER_SECONDS)
 
-    def start(self, workflow: str, streams: Sequence[str] | None, past_schema_change: str | None) -> Sequence[str]:
+    def start(
+        self,
+        workflow: str,
+        streams: Sequence[str] | None,
+        past_schema_change: str | None = None,
+        stop_at: str | None = None,
+    ) -> Sequence[str]:
         """Start streams; return the names of those that did not run already."""
-        body = {"workflow": workflow, "streams": streams, "past_schema_change": past_schema_change}
+        body = {"workflow": workflow, "streams": streams, "past_schema_change": past_schema_change, "stop_at": stop_at}
         # A start waits for the end of a stop that is under way.
         started: list[str] = self._request("POST", "/v1/start", body, _STOP_ANSWER_SECONDS)["streams"]
         return started
 
-    def stop(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
-        """Stop streams; return the names of those that ran, when they have ended."""
-        body = {"workflow": workflow, "streams": streams}
+    def stop(self, workflow: str, streams: Sequence[str] | None, at: str | None = None) -> Sequence[str]:
+        """Stop streams; return the names of those that ran, when they have ended, or of that which has a position."""
+        body = {"workflow": workflow, "streams": streams, "at": at}
         stopped: list[str] = self._request("POST", "/v1/stop", body, _STOP_ANSWER_SECONDS)["streams"]
         return stopped
+
+    def skip(self, workflow: str, stream: str, gtid: str, reason: str) -> Snapshot:
+        """Skip a stream's next transaction; return its name and where the stream stands then."""
+        body = {"workflow": workflow, "stream": stream, "gtid": gtid, "reason": reason}
+        return self._request("POST", "/v1/skip", body, _STOP_ANSWER_SECONDS)
 
     def restart(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
         """Stop streams and start them anew; return their names."""

@@ -1,33 +1,7 @@
 """What a daemon can be asked and told: the paths of its control API.
 
 Knows: paths, JSON and status codes. Never knows: sockets, or how a request is carried out (``ControlledDaemon`` does
-that). Used by the control server. docs/control.md tells operators the same.
-
-    GET  /healthz                                       → {"status": "ok"}: the process serves
-    GET  /readyz                                        → {"ready": true, "not_ready": []}, or with status 503 and the
-                                                        streams that shall run and do not reach both their servers
-    GET  /metrics                                       → Prometheus' text format (``vmerge.hosting.metrics``)
-    GET  /v1/status                                     → {"pid": …, "workflows": [{…}, …]}
-    GET  /v1/show?workflow=…&stream=…                   → {"workflow": …, "streams": [{…}, …], "graph": {…}}
-    GET  /v1/log?workflow=…&stream=…&limit=…            → {"workflow": …, "entries": [{…}, …]}, the oldest first
-    POST /v1/start    {"workflow": …, "streams": […] or null, "past_schema_change": gtid or null}
-                                                        → {"streams": [names of those that did not run already]}
-    POST /v1/stop     {"workflow": …, "streams": […] or null}
-                                                        → {"streams": [names of those that ran]}, once they have ended
-    POST /v1/restart  {"workflow": …, "streams": […] or null}
-                                                        → {"streams": [names]}, once they have ended and begun anew
-    POST /v1/quarantine {"workflow": …, "order": "list"}
-                                                        → {"rows": [{…}, …]}
-    POST /v1/quarantine {"workflow": …, "order": "show", "retry" or "drop", "id": number}
-                                                        → {"row": {…}}
-    GET  /v1/overview?after=…                           → what the status page shows; its keys are the page's own, and
-                                                        change with it
-    GET  /v1/changes                                    → {"added": […], "removed": […], "changed": {name: [line, …]}}:
-                                                        how the folder differs from what is hosted
-    POST /v1/reload                                     → the same, once the folder is hosted as it is now
-    POST /v1/shutdown                                   → {}, once all streams have ended; states stay as they are
-
-    GET  /, /page/…                                     → the status page (``vmerge.hosting.page``)
+that). Used by the control server. docs/control.md tells what each path takes and answers.
 
 An error is ``{"error": message, "hint": …, "exit_code": …}`` with status 4xx or 5xx.
 """
@@ -68,11 +42,16 @@ class ControlledDaemon(Protocol):
     def log(self, workflow: str, streams: Sequence[str] | None, limit: int) -> Snapshot:
         """Return the last entries of the log about some streams, or all."""
 
-    def start(self, workflow: str, streams: Sequence[str] | None, past_schema_change: str | None) -> Sequence[str]:
+    def start(
+        self, workflow: str, streams: Sequence[str] | None, past_schema_change: str | None, stop_at: str | None
+    ) -> Sequence[str]:
         """Start streams, also stopped and failed ones; return the names of those that did not run already."""
 
-    def stop(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
-        """Stop streams and keep them stopped; return the names of those that ran."""
+    def stop(self, workflow: str, streams: Sequence[str] | None, at: str | None) -> Sequence[str]:
+        """Stop streams and keep them stopped, or one when it has come to a position; return the names."""
+
+    def skip(self, workflow: str, stream: str, gtid: str, reason: str) -> Snapshot:
+        """Move a stream that stands still past its next transaction, which must be this one."""
 
     def restart(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
         """Stop streams and start them anew, also stopped and failed ones; return their names."""
@@ -144,15 +123,23 @@ _PROBES: dict[str, Callable[[ControlledDaemon], Answer]] = {
 
 
 def _start(daemon: ControlledDaemon, body: dict[str, Any]) -> Snapshot:
-    return {"streams": list(daemon.start(*_names_of(body), body.get("past_schema_change")))}
+    names = _names_of(body)
+    return {"streams": list(daemon.start(*names, _text_of(body, "past_schema_change"), _text_of(body, "stop_at")))}
 
 
 def _stop(daemon: ControlledDaemon, body: dict[str, Any]) -> Snapshot:
-    return {"streams": list(daemon.stop(*_names_of(body)))}
+    return {"streams": list(daemon.stop(*_names_of(body), _text_of(body, "at")))}
 
 
 def _restart(daemon: ControlledDaemon, body: dict[str, Any]) -> Snapshot:
     return {"streams": list(daemon.restart(*_names_of(body)))}
+
+
+def _skip(daemon: ControlledDaemon, body: dict[str, Any]) -> Snapshot:
+    words = [_text_of(body, name) for name in ("workflow", "stream", "gtid", "reason")]
+    if None in words:
+        raise DaemonError("a skip names a workflow, a stream, a GTID and a reason")
+    return daemon.skip(*(str(word) for word in words))
 
 
 def _shut_down(daemon: ControlledDaemon, _body: dict[str, Any]) -> Snapshot:
@@ -169,6 +156,7 @@ _PATHS: dict[tuple[str, str], Callable[[ControlledDaemon, dict[str, Any]], Snaps
     ("POST", "/v1/start"): _start,
     ("POST", "/v1/stop"): _stop,
     ("POST", "/v1/restart"): _restart,
+    ("POST", "/v1/skip"): _skip,
     ("POST", "/v1/quarantine"): lambda daemon, body: daemon.quarantine(*_order_of(body)),
     ("POST", "/v1/reload"): lambda daemon, _: daemon.reload(),
     ("POST", "/v1/shutdown"): _shut_down,
@@ -210,6 +198,13 @@ def _names_of(body: dict[str, Any]) -> tuple[str, Sequence[str] | None]:
     if not isinstance(workflow, str) or not (streams is None or isinstance(streams, list)):
         raise DaemonError("the request names no workflow, or its streams are no list")
     return workflow, streams
+
+
+def _text_of(body: dict[str, Any], name: str) -> str | None:
+    text = body.get(name)
+    if text is None or isinstance(text, str):
+        return text
+    raise DaemonError(f"`{name}` of the request is no text")
 
 
 def _order_of(body: dict[str, Any]) -> tuple[str, str, int | None]:

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from vmerge import __version__
 from vmerge.config import FolderChanges, Workflow, compare_folders, load_folder
-from vmerge.core.position import Gtid
 from vmerge.errors import ConfigError, DaemonError, StopTimeout, VmergeError
 from vmerge.hosting.assembly import WorkflowAssembly
 from vmerge.hosting.control import ControlServer, TcpAddress
@@ -28,6 +27,7 @@ from vmerge.hosting.quarantine_desk import QuarantineDesk
 from vmerge.hosting.service import ServiceManager
 from vmerge.hosting.showing import evidence_of_log, lacks_evidence, show_snapshot
 from vmerge.hosting.status import Snapshot, workflow_snapshot
+from vmerge.hosting.stream_orders import StreamOrders
 from vmerge.hosting.supervisor import Supervisor
 from vmerge.hosting.tenure import Approach, Tenure
 from vmerge.hosting.wiring import make_supervisor, make_tenure
@@ -247,26 +247,41 @@ class Daemon:
         entries = self._find(workflow, streams).read_log(streams, limit)
         return {"workflow": workflow, "entries": [asdict(entry) for entry in entries]}
 
-    def start(self, workflow: str, streams: Sequence[str] | None, past_schema_change: str | None) -> Sequence[str]:
+    def start(
+        self,
+        workflow: str,
+        streams: Sequence[str] | None,
+        past_schema_change: str | None = None,
+        stop_at: str | None = None,
+    ) -> Sequence[str]:
         """Start streams, also stopped and failed ones; return the names of those that did not run already.
+
+        Where they were to stop is forgotten, unless ``stop_at`` says where one stream shall.
 
         Raises:
             DaemonError: unknown workflow or stream, or one that cannot be started now.
-            ConfigError: the GTID is none.
+            ConfigError: the GTID or GTID set is none.
         """
-        supervisor = self._find_for_order(workflow, streams)
+        orders = StreamOrders(self._find_for_order(workflow, streams))
         self._tenures[workflow].ask()
-        accepted: frozenset[Gtid] = frozenset()
-        if past_schema_change is not None:
-            try:
-                accepted = frozenset({Gtid.parse(past_schema_change)})
-            except ValueError as error:
-                raise ConfigError(str(error), hint="Copy the GTID from the stream's message.") from error
-        return supervisor.start(streams, resumes=True, accepted_schema_changes=accepted)
+        return orders.start(streams, past_schema_change, stop_at)
 
-    def stop(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
-        """Stop streams and keep them stopped; return the names of those that ran."""
-        return self._find_for_order(workflow, streams).stop(streams)
+    def stop(self, workflow: str, streams: Sequence[str] | None, at: str | None = None) -> Sequence[str]:
+        """Stop streams and keep them stopped; return the names of those that ran.
+
+        With a GTID set the one stream that is named goes on until it has applied all of that.
+        """
+        return StreamOrders(self._find_for_order(workflow, streams)).stop(streams, at)
+
+    def skip(self, workflow: str, stream: str, gtid: str, reason: str) -> Snapshot:
+        """Move a stream that stands still past its next transaction, which must be this one.
+
+        Raises:
+            DaemonError: unknown workflow or stream, or the stream runs, or another transaction is next.
+            ConfigError: the GTID is none, or there is no reason.
+        """
+        skipped, position = StreamOrders(self._find_for_order(workflow, [stream])).skip(stream, gtid, reason)
+        return {"gtid": str(skipped), "applied": str(position)}
 
     def restart(self, workflow: str, streams: Sequence[str] | None) -> Sequence[str]:
         """Stop streams and start them anew, also stopped and failed ones; return their names."""

@@ -21,6 +21,9 @@ from vmerge.player.board import Board
 from vmerge.player.player import Player
 from vmerge.stopping import StopToken
 
+NOWHERE = GtidSet()
+"""Where a stream stops that is not ordered to stop anywhere."""
+
 SHOWN_AGAIN_SECONDS = 30.0
 """A restart's cause that repeats is logged at most this often."""
 
@@ -62,6 +65,8 @@ class Stored(Protocol):
     def message(self) -> str: ...
     @property
     def applied_at(self) -> float | None: ...
+    @property
+    def stops_at(self) -> GtidSet: ...
 
 
 class Assembly(Protocol):
@@ -80,8 +85,14 @@ class Assembly(Protocol):
     def enter(self, claim: Claim) -> None:
         """Examine the workflow and enter a new stream with its start position."""
 
-    def write(self, claim: Claim, state: StreamState, message: str) -> None:
-        """Store a state durably."""
+    def write(self, claim: Claim, state: StreamState, message: str, stops_at: GtidSet | None = None) -> None:
+        """Store a state durably, and where the stream shall stop: None leaves that, the empty set is nowhere."""
+
+    def require_reachable(self, stream: str, stops_at: GtidSet) -> None:
+        """Raise ``OrderRefused`` when a stream has passed a position, or its source can never bring it there."""
+
+    def skip(self, claim: Claim, gtid: Gtid, reason: str) -> GtidSet:
+        """Move a checkpoint past the next transaction, which must be this one, and return where it is then."""
 
     def append_conflicts(self, entries: Sequence[LogEntry], now: float) -> None:
         """Add entries to the log; ``now`` is the instant on the clock that their times are of."""
@@ -93,7 +104,13 @@ class Assembly(Protocol):
         """Ask a stream's source what it says of itself, over a connection of its own; blocks for seconds at most."""
 
     def build(
-        self, claim: Claim, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]
+        self,
+        claim: Claim,
+        board: Board,
+        *,
+        after_conflict: bool,
+        accepted_schema_changes: frozenset[Gtid],
+        stops_at: GtidSet = NOWHERE,
     ) -> StreamParts:
         """Make a player whose connections are still closed; reads schemas, so it may block and raise."""
 
@@ -118,20 +135,32 @@ class Gate(Protocol):
         """Why it may not, if another process runs the workflow and is not waited for."""
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a stream is told when it is started."""
+
+    resumes: bool = False
+    """Whether a durable state other than running is to be overridden: an operator said start."""
+    accepted_schema_changes: frozenset[Gtid] = frozenset()
+    stops_at: GtidSet | None = None
+    """Where it shall stop, ``NOWHERE`` if it shall not; None: as it is stored."""
+
+
 class Hosted:
-    """One order to start a stream: its thread, what it was started with, and what it found.
+    """One start of a stream: its thread, what it was told, and what it found.
 
     Owner: the stream's orders; while the thread runs, it sets ``parts`` and what it finds.
     """
 
-    def __init__(self, name: str, *, resumes: bool = False, accepted: frozenset[Gtid] = frozenset()) -> None:
+    def __init__(self, name: str, order: Order) -> None:
         self.name = name
         self.stop = StopToken()
         self.thread: threading.Thread | None = None
         self.parts: StreamParts | None = None
-        self.resumes = resumes
-        """Whether a durable state other than running is to be overridden: an operator said start."""
-        self.accepted_schema_changes = accepted
+        self.order = order
+        """What of it is not yet stored."""
+        self.stops_at = order.stops_at
+        """None while it is not known."""
         self.is_entered: bool | None = None
         """Whether the target has a row for the stream, where a state can be stored; None while that is not known."""
         self.claim: Claim | None = None

@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from vmerge.core.barrier import Hindered, Hindrance
-from vmerge.core.blocked import Blocked
+from vmerge.core.blocked import Blocked, counted
 from vmerge.core.position import GtidSet
 from vmerge.core.states import Phase, StreamState
+from vmerge.core.stop_position import StopPosition
 from vmerge.hosting.behind import lag_words, purge_words, source_snapshot
 from vmerge.hosting.waits import hindered_data, wait_sentence, wait_snapshot
 from vmerge.player.board import BarrierWait, Board, LockWait, StreamProgress
@@ -67,6 +68,7 @@ def stream_snapshot(progress: StreamProgress, applied: Mapping[str, GtidSet], cl
         "applied": str(progress.applied),
         "applied_at": progress.applied_at,
         "is_at_head": progress.is_at_head,
+        "stops_at": _stops_at(progress),
         "lag_seconds": _lag_seconds(progress, clock),
         **source_snapshot(progress, clock),
         "batch_limit": progress.batch_limit,
@@ -123,6 +125,14 @@ def unready_streams(status: Snapshot) -> list[Snapshot]:
         if stream["state"] == StreamState.ERROR.value
         or (stream["state"] == StreamState.RUNNING.value and stream["phase"] in _WITHOUT_SERVERS)
     ]
+
+
+def _stops_at(progress: StreamProgress) -> Snapshot | None:
+    """Return where a stream is ordered to stop, and how many transactions of that are missing."""
+    if not progress.stops_at:
+        return None
+    missing = StopPosition(progress.stops_at).missing(progress.applied)
+    return {"position": str(progress.stops_at), "missing": missing}
 
 
 def _lag_seconds(progress: StreamProgress, clock: Clock) -> float | None:
@@ -189,7 +199,9 @@ def stream_sentence(stream: Snapshot) -> str:
     """Put what a stream is doing into a few words."""
     count = stream["in_quarantine"]
     kept = f"; {count} {'row' if count == 1 else 'rows'} in quarantine" if count else ""
-    return _doing(stream) + kept + purge_words(stream)
+    stops_at = stream["stops_at"]
+    stops = "" if stops_at is None else f"; stops at a position, {counted(stops_at['missing'], 'transaction')} to go"
+    return _doing(stream) + kept + stops + purge_words(stream)
 
 
 def _doing(stream: Snapshot) -> str:

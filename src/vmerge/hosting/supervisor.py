@@ -25,18 +25,30 @@ from dataclasses import replace
 
 from vmerge.core.log_entry import StoredEntry
 from vmerge.core.ownership import Claim
-from vmerge.core.position import Gtid
+from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.states import Phase, StreamState
-from vmerge.errors import DaemonError, Fenced, Replanned, StopTimeout, TargetError, Verdict, VmergeError
+from vmerge.errors import (
+    DaemonError,
+    Fenced,
+    OrderRefused,
+    Replanned,
+    StopTimeout,
+    TargetError,
+    Verdict,
+    VmergeError,
+)
 from vmerge.hosting.ending import STORE_SHARE, Ending
 from vmerge.hosting.gatekeeper import GateKeeper
-from vmerge.hosting.hosted import Assembly, Gate, Hosted, Restarts, shown_position
+from vmerge.hosting.hosted import NOWHERE, Assembly, Gate, Hosted, Order, Restarts, Stored, shown_position
 from vmerge.hosting.source_watch import SourceWatch
 from vmerge.player.board import Board
 from vmerge.player.pauses import restart_pause
 from vmerge.stopping import Clock, StopToken
 
 logger = logging.getLogger(__name__)
+
+AS_STORED = Order()
+"""The order of a daemon that starts: streams do what was stored of them."""
 
 _BY_OPERATOR = "stopped by an operator"
 
@@ -69,7 +81,7 @@ class Supervisor:
         names = tuple(streams)
         self.board = Board(names)
         self._ending = Ending(workflow, self.board, clock, stop_timeout_seconds)
-        self._hosted = {name: Hosted(name) for name in names}
+        self._hosted = {name: Hosted(name, AS_STORED) for name in names}
         self._orders = {name: threading.Lock() for name in names}
         self._failures: dict[str, VmergeError] = {}
         self._is_closed = False
@@ -95,31 +107,35 @@ class Supervisor:
         with self._lock:
             return any(hosted.is_alive for hosted in self._hosted.values())
 
-    def start(
-        self,
-        streams: Sequence[str] | None = None,
-        *,
-        resumes: bool = False,
-        accepted_schema_changes: frozenset[Gtid] = frozenset(),
-    ) -> tuple[str, ...]:
-        """Start threads of these streams, or all; those that run are left alone. Return the names of the started.
+    def start(self, streams: Sequence[str] | None = None, order: Order = AS_STORED) -> tuple[str, ...]:
+        """Start threads of these streams, or all; return the names of the started.
 
-        ``resumes`` says that an operator wants streams to run that were stopped or failed before.
+        Those that run are left alone, but for one that is ordered to stop somewhere else than ``order`` says: it
+        begins anew.
 
         Raises:
             DaemonError: the process is ending, or a stream hangs in a stop that was too long.
+            OrderRefused: a stream cannot stop where it shall.
         """
         with self._ordered(streams) as names:
-            return self._start(names, resumes, accepted_schema_changes)
+            if order.stops_at:
+                for name in names:
+                    self._assembly.require_reachable(name, order.stops_at)
+            self._end([name for name in names if self._stops_elsewhere(name, order)])
+            return self._start(names, order)
 
-    def _start(self, names: Iterable[str], resumes: bool, accepted: frozenset[Gtid]) -> tuple[str, ...]:
+    def _stops_elsewhere(self, name: str, order: Order) -> bool:
+        hosted = self._hosted[name]
+        return order.stops_at is not None and hosted.is_alive and hosted.stops_at != order.stops_at
+
+    def _start(self, names: Iterable[str], order: Order) -> tuple[str, ...]:
         self._gate_keeper.begin(self._surrender)
         self._begin_aside()
         if self._late is not None:
             self._late.join()  # bounded by its connection's time-outs; its word must not come behind ours
-        return tuple(name for name in names if self._start_one(name, resumes, accepted))
+        return tuple(name for name in names if self._start_one(name, order))
 
-    def _start_one(self, name: str, resumes: bool, accepted: frozenset[Gtid]) -> bool:
+    def _start_one(self, name: str, order: Order) -> bool:
         with self._lock:
             if self._is_closed:
                 raise DaemonError("nothing is started any more: the process is ending", hint="Start a new one.")
@@ -128,7 +144,7 @@ class Supervisor:
                 if before.stop.is_set():
                     raise DaemonError(f"stream {name} is still stopping", hint="Start it when it has ended.")
                 return False
-            hosted = self._hosted[name] = Hosted(name, resumes=resumes, accepted=accepted)
+            hosted = self._hosted[name] = Hosted(name, order)
             self._failures.pop(name, None)
             self.board.update(
                 name, state=StreamState.RUNNING, phase=Phase.CONNECTING, message="", blocked=None, is_at_head=False
@@ -153,6 +169,59 @@ class Supervisor:
             self._within_bound(lambda: self._store_stopped(ended))
             return ended
 
+    def stop_at(self, stream: str, stops_at: GtidSet) -> None:
+        """Let a stream that runs go on until it has applied all of ``stops_at``, and stop there by itself.
+
+        It begins anew for that, so that nothing is under way that would pass the position.
+
+        Raises:
+            OrderRefused: it does not run, has passed that, or can never come there; it goes on as it was.
+            StopTimeout: its thread did not end within the bound.
+            TargetError, SourceError: the order could not be examined or stored; the stream goes on as it was.
+        """
+        with self._ordered([stream]) as names:
+            hosted = self._hosted[stream]
+            self._require_running(stream)
+            self._assembly.require_reachable(stream, stops_at)  # an order that is wrong shall interrupt nothing
+            self._end(names)
+            self._require_running(stream)
+            try:
+                self._assembly.require_reachable(stream, stops_at)  # from where it stands now
+                self._assembly.write(self._claim(hosted), StreamState.RUNNING, "", stops_at)
+            except Fenced as error:
+                self._fail(hosted, error)
+                raise
+            except VmergeError:
+                self._start(names, AS_STORED)
+                raise
+            self._start(names, AS_STORED)
+
+    def _require_running(self, stream: str) -> None:
+        if self.board.progress(stream).state is not StreamState.RUNNING:
+            raise OrderRefused(
+                f"stream {stream} does not run",
+                hint="To start it up to a position: `vmerge start WORKFLOW STREAM --stop-at GTID-SET`.",
+            )
+
+    def skip(self, stream: str, gtid: Gtid, reason: str) -> GtidSet:
+        """Move a stream that stands still past its next transaction, which must be this one; return its position.
+
+        Raises:
+            OrderRefused: it runs, or another transaction is next; nothing was changed.
+            Fenced: another daemon has it.
+            TargetError, SourceError: a server cannot be asked.
+        """
+        with self._ordered([stream]):
+            hosted = self._hosted[stream]
+            if hosted.is_alive:
+                raise OrderRefused(
+                    f"stream {stream} runs, so nothing of it is skipped", hint="Stop it first: `vmerge stop`."
+                )
+            position = self._assembly.skip(self._claim(hosted), gtid, reason)
+            self.board.update(stream, applied=position)
+            logger.warning("skipped transaction %s: %s", gtid, reason, extra=self._about(stream))
+            return position
+
     def restart(self, streams: Sequence[str] | None = None) -> tuple[str, ...]:
         """End threads of streams and start others, also of stopped and failed streams; return their names.
 
@@ -167,7 +236,7 @@ class Supervisor:
                 self._end(names)
             finally:
                 ended = [name for name in names if not self._hosted[name].is_alive]
-                started = self._start(ended, resumes=True, accepted=frozenset())
+                started = self._start(ended, Order(resumes=True))
             return started
 
     def reread_quarantine(self, stream: str) -> None:
@@ -220,7 +289,7 @@ class Supervisor:
                 logger.warning("%s", error.message)
             if refusal is None:
                 with contextlib.suppress(DaemonError):  # the process is ending
-                    self._start([name for name in names if not self._hosted[name].is_alive], False, frozenset())
+                    self._start([name for name in names if not self._hosted[name].is_alive], AS_STORED)
                 return
             for name in names:
                 if self.board.progress(name).state is StreamState.RUNNING:
@@ -320,12 +389,12 @@ class Supervisor:
                 if hosted.is_entered is None:
                     hosted.is_entered = self._assembly.find(claim) is not None
                 if hosted.is_entered:
-                    self._assembly.write(claim, StreamState.STOPPED, _BY_OPERATOR)
+                    self._assembly.write(claim, StreamState.STOPPED, _BY_OPERATOR, NOWHERE)
             except Fenced as error:
                 fenced.append(error)
                 self._fail(hosted, error)
                 continue
-            self.board.update(name, state=StreamState.STOPPED, message=_BY_OPERATOR)
+            self.board.update(name, state=StreamState.STOPPED, message=_BY_OPERATOR, stops_at=NOWHERE)
             logger.info("%s", _BY_OPERATOR, extra=self._about(name))
         if fenced:
             raise Fenced(
@@ -366,12 +435,15 @@ class Supervisor:
                 self._claim(hosted),
                 self.board,
                 after_conflict=restarts.after_conflict,
-                accepted_schema_changes=hosted.accepted_schema_changes,
+                accepted_schema_changes=hosted.order.accepted_schema_changes,
+                stops_at=hosted.stops_at or NOWHERE,
             )
             hosted.parts = parts
             # Whoever stops sets the token first and then looks for the parts: one of both sees the other.
             if not hosted.stop.is_set():
                 parts.player.run(hosted.stop)
+                if parts.player.is_at_stop_position:
+                    self._come_to_stop(hosted)
         except VmergeError as error:
             return error
         except Exception as error:
@@ -391,21 +463,40 @@ class Supervisor:
                 hosted.is_entered = None  # the connection may have broken behind the entry
                 raise
             hosted.is_entered = True
-            return True
-        if self.board.progress(hosted.name).applied_at is None:
+        elif self.board.progress(hosted.name).applied_at is None:
             self.board.update(hosted.name, applied_at=stored.applied_at)
-        if is_first_look:
+        if stored is not None and is_first_look:
             text = shown_position(stored.position)
             logger.info("goes on from its checkpoint, behind %s", text, extra=self._about(hosted.name))
-        if stored.state is StreamState.RUNNING:
-            return True
-        if hosted.resumes:
-            self._assembly.write(claim, StreamState.RUNNING, "")
-            hosted.resumes = False
-            return True
-        logger.info("stays %s: %s", stored.state.value, stored.message, extra=self._about(hosted.name))
-        self.board.update(hosted.name, state=stored.state, message=stored.message, applied=stored.position)
-        return False
+        if stored is not None and stored.state is not StreamState.RUNNING and not hosted.order.resumes:
+            logger.info("stays %s: %s", stored.state.value, stored.message, extra=self._about(hosted.name))
+            self.board.update(
+                hosted.name,
+                state=stored.state,
+                message=stored.message,
+                applied=stored.position,
+                stops_at=stored.stops_at,
+            )
+            return False
+        self._store_order(hosted, stored)
+        return True
+
+    def _store_order(self, hosted: Hosted, stored: Stored | None) -> None:
+        """Store that the stream runs, and where it shall stop, if that is news; its restarts go by what is stored."""
+        known = NOWHERE if stored is None else stored.stops_at
+        stops_at = known if hosted.order.stops_at is None else hosted.order.stops_at
+        if stops_at != known or (stored is not None and stored.state is not StreamState.RUNNING):
+            self._assembly.write(self._claim(hosted), StreamState.RUNNING, "", stops_at)
+        hosted.order = replace(hosted.order, resumes=False, stops_at=None)
+        hosted.stops_at = stops_at
+        self.board.update(hosted.name, stops_at=stops_at)
+
+    def _come_to_stop(self, hosted: Hosted) -> None:
+        """Store that a stream has come to where it was ordered to stop."""
+        message = f"stopped as ordered, with all of {hosted.stops_at} applied and nothing behind it"
+        self._assembly.write(self._claim(hosted), StreamState.STOPPED, message, NOWHERE)
+        self.board.update(hosted.name, state=StreamState.STOPPED, message=message, stops_at=NOWHERE)
+        logger.info("%s", message, extra=self._about(hosted.name))
 
     def _claim(self, hosted: Hosted) -> Claim:
         """Return what an order goes by, the same over all restarts: who took the stream meanwhile is to keep it."""

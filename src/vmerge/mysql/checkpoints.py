@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +21,7 @@ from vmerge.core.log_entry import LogEntry, StoredEntry
 from vmerge.core.ownership import Claim, place_of
 from vmerge.core.position import GtidSet
 from vmerge.core.states import StreamState
-from vmerge.errors import Fenced, JointRefused, TargetRejected
+from vmerge.errors import Fenced, JointRefused, OrderRefused, TargetRejected
 from vmerge.mysql import sql
 from vmerge.mysql.control_layout import ControlLayout
 from vmerge.mysql.user_locks import get_lock, holder_of, kill_session, lock_name, silent_seconds
@@ -52,6 +52,8 @@ class StoredStream:
     """Seconds since 1970."""
     owner: str
     """Who has it; see ``core/ownership.py``."""
+    stops_at: GtidSet = field(default_factory=GtidSet)
+    """Where it is ordered to stop; the empty set: nowhere."""
 
 
 class ControlTables:
@@ -207,6 +209,28 @@ class ControlTables:
         return JointRefused(
             f"stream {stream} of workflow {self.workflow} has moved, or was taken over, since its offer"
         )
+
+    def lock_standing(self, connection: Connection[Any], claim: Claim, position: GtidSet) -> int:
+        """Lock a stream that stands still at a position until the open transaction ends; return its epoch.
+
+        Raises:
+            OrderRefused: it does not; the caller rolls back.
+            Fenced: another daemon took the stream over after the claim was made.
+        """
+        rows = self._run(connection, sql.LOCK_STANDING, self.workflow, claim.stream)
+        stored, epoch, owner, state = rows[0] if rows else ("", 0, "", "")
+        if rows and not claim.covers(owner):
+            raise self.fenced(claim.stream, owner)
+        if not rows or GtidSet.parse(stored) != position or state == StreamState.RUNNING.value:
+            raise OrderRefused(
+                f"stream {claim.stream} of workflow {self.workflow} does not stand still at {position}",
+                hint=f"Look at `vmerge status {self.workflow}` and order again.",
+            )
+        return int(epoch)
+
+    def skip(self, connection: Connection[Any], claim: Claim, epoch: int, position: GtidSet) -> None:
+        """Move a locked stream to a position, in a new epoch of ours."""
+        self._run(connection, sql.SKIP, str(position), epoch + 1, claim.owner, self.workflow, claim.stream)
 
     def write_state(self, connection: Connection[Any], claim: Claim, state: StreamState, message: str) -> None:
         """Store a stream's durable state.

@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Any, NoReturn
+from uuid import UUID
 
 import zstandard
 from pymysql.connections import Connection
@@ -21,7 +22,8 @@ from pymysql.err import MySQLError, OperationalError
 
 from vmerge.core.binlog import BinlogDecoder, Surroundings
 from vmerge.core.events import SourceItem
-from vmerge.core.position import GtidSet
+from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.stop_position import SourcePast
 from vmerge.errors import CorruptEvent, PositionPurged, SourceLost, SourceRejected, VmergeError
 from vmerge.mysql import sql
 from vmerge.mysql.connect import Endpoint, break_off, connect, drop, short_connection
@@ -124,6 +126,11 @@ class DumpSource:
         """
         return self._decode(self._receive() if self._failure is None else b"")
 
+    @property
+    def in_progress(self) -> Gtid | None:
+        """The transaction that has begun and not ended; after an error, the one that met it."""
+        return self._decoder.in_progress
+
     def poll(self) -> list[SourceItem]:
         """Return what has arrived already; never blocks. Raises as ``read`` does."""
         if self._socket is not None and not _has_more(self._socket):
@@ -197,6 +204,21 @@ def source_positions(endpoint: Endpoint) -> tuple[GtidSet, GtidSet]:
     """
     with short_connection(endpoint, "reading positions", source_fault) as connection:
         return _positions(connection)
+
+
+def source_past(endpoint: Endpoint) -> SourcePast:
+    """Return what a source has committed.
+
+    Raises:
+        SourceError: as ``mysql/faults.py`` classes it.
+    """
+    with short_connection(endpoint, "reading positions", source_fault) as connection:
+        executed, purged = _positions(connection)
+        with connection.cursor() as cursor:
+            cursor.execute(sql.SOURCE_UUID)
+            row = cursor.fetchone()
+    assert row is not None
+    return SourcePast(UUID(row[0]).bytes, executed, purged)
 
 
 def _positions(connection: Connection[Any]) -> tuple[GtidSet, GtidSet]:

@@ -43,6 +43,8 @@ SET_DUMP_OPTIONS = (
 """What a dump looks at: we can read checksums (each file says whether it has any), heartbeats in nanoseconds, and
 who we are: a source drops an older dump with the same uuid. Both spellings, as versions differ."""
 
+SOURCE_UUID = "SELECT @@GLOBAL.server_uuid"
+
 WAIT_FOR_EXECUTED = "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, 3)"
 """0 when the source has executed the set within three seconds."""
 
@@ -111,6 +113,34 @@ END_SCHEMA_CHANGE = "UPDATE {control}.schema_change SET state = 'done', done_at 
 FIND_TABLE = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
 
 DROP_REHEARSAL = "DROP TABLE IF EXISTS {table}"
+
+CREATE_STOP_POSITION_TABLE = """
+CREATE TABLE IF NOT EXISTS {control}.stop_position (
+  workflow VARCHAR(64) NOT NULL,
+  stream VARCHAR(64) NOT NULL,
+  stops_at LONGTEXT NOT NULL COMMENT 'GTID set: the stream stops when all of it is applied',
+  ordered_at DATETIME(6) NOT NULL COMMENT 'UTC',
+  PRIMARY KEY (workflow, stream)
+) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
+"""
+"""One row for each stream that is ordered to stop somewhere and has not come there."""
+
+READ_STOP_POSITION = "SELECT stops_at FROM {control}.stop_position WHERE workflow = %s AND stream = %s"
+
+ENTER_STOP_POSITION = """
+INSERT INTO {control}.stop_position (workflow, stream, stops_at, ordered_at) VALUES (%s, %s, %s, SYSDATE(6))
+"""
+
+REMOVE_STOP_POSITION = "DELETE FROM {control}.stop_position WHERE workflow = %s AND stream = %s"
+
+LOCK_STANDING = """
+SELECT position, epoch, owner, state FROM {control}.stream WHERE workflow = %s AND name = %s FOR UPDATE
+"""
+
+SKIP = """
+UPDATE {control}.stream SET position = %s, epoch = %s, owner = %s, updated_at = SYSDATE(6)
+WHERE workflow = %s AND name = %s
+"""
 
 REGISTER_STREAM = """
 INSERT INTO {control}.stream (workflow, name, position, state, message, epoch, owner, updated_at)

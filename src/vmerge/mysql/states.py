@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pymysql.connections import Connection
@@ -20,6 +21,7 @@ from vmerge.core.states import StreamState
 from vmerge.mysql.checkpoints import ControlTables, StoredStream
 from vmerge.mysql.connect import Endpoint, short_connection
 from vmerge.mysql.faults import describe, errno_of, target_fault
+from vmerge.mysql.stop_positions import StopPositions
 
 logger = logging.getLogger(__name__)
 
@@ -32,13 +34,14 @@ class MySqlStates:
     Every call raises ``TargetError`` when the target cannot be reached or refuses.
     """
 
-    def __init__(self, target: Endpoint, tables: ControlTables) -> None:
+    def __init__(self, target: Endpoint, tables: ControlTables, stop_positions: StopPositions) -> None:
         self._target = target
         self._tables = tables
+        self._stop_positions = stop_positions
 
     def claim(self, stream: str, owner: str) -> Claim:
         """Return a claim to what is stored of a stream now, in an owner's name."""
-        stored = self._read(stream)
+        stored = self.read(stream)
         return Claim(stream, owner, stored.owner if stored is not None else "")
 
     def find(self, claim: Claim) -> StoredStream | None:
@@ -46,14 +49,16 @@ class MySqlStates:
 
         Raises ``Fenced`` when another daemon took it over after the claim was made.
         """
-        stored = self._read(claim.stream)
+        stored = self.read(claim.stream)
         if stored is not None and not claim.covers(stored.owner):
             raise self._tables.fenced(claim.stream, stored.owner)
         return stored
 
-    def _read(self, stream: str) -> StoredStream | None:
+    def read(self, stream: str) -> StoredStream | None:
+        """Return what is stored of a stream, whoever has it."""
         with short_connection(self._target, "reading states", target_fault) as connection:
-            return self._tables.read_streams(connection).get(stream)
+            stored = self._tables.read_streams(connection).get(stream)
+            return stored and replace(stored, stops_at=self._stop_positions.read(connection, stream))
 
     def enter(self, claim: Claim, find_start: Callable[[], GtidSet]) -> None:
         """Enter a new stream with its start position, creating the control tables where they are missing.
@@ -70,10 +75,19 @@ class MySqlStates:
                 return
             self._append(connection, claim.stream, "entered", "")
 
-    def write(self, claim: Claim, state: StreamState, message: str) -> None:
-        """Store a state, and why. Raises ``Fenced`` when another daemon took the stream over after the claim."""
+    def write(self, claim: Claim, state: StreamState, message: str, stops_at: GtidSet | None = None) -> None:
+        """Store a state, why, and where the stream shall stop: None leaves that as it is, the empty set is nowhere.
+
+        Raises ``Fenced`` when another daemon took the stream over after the claim.
+        """
         with short_connection(self._target, "storing a state", target_fault) as connection:
+            if stops_at:
+                self._stop_positions.create(connection)
+            connection.begin()
             self._tables.write_state(connection, claim, state, message)
+            if stops_at is not None:
+                self._stop_positions.write(connection, claim.stream, stops_at)
+            connection.commit()
             self._append(connection, claim.stream, state.value, message)
 
     def _append(self, connection: Connection[Any], stream: str, kind: str, message: str) -> None:

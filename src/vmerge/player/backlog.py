@@ -15,6 +15,7 @@ from typing import Protocol
 
 from vmerge.core.events import Heartbeat, SchemaChange, SourceItem, Transaction
 from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.stop_position import StopPosition
 from vmerge.core.stretch import gtids_of
 from vmerge.errors import SourceLost, SpoolFailed, Verdict, VmergeError
 
@@ -51,21 +52,31 @@ USUAL_REACH = Reach()
 class Backlog:
     """The items behind a stream's position, in the order of the source.
 
-    Invariant: ``items`` begins with what follows the position, and has no gap. Owner: the player.
+    Invariant: ``items`` begins with what follows the position, and has no gap. Nothing behind the stop position is ever
+    in it, or read on; so no batch, jump or joint commit can pass that. Owner: the player.
     """
 
-    def __init__(self, source: Source, reach: Reach, concerns: Callable[[SchemaChange], bool]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        reach: Reach,
+        concerns: Callable[[SchemaChange], bool],
+        stop_position: StopPosition | None = None,
+    ) -> None:
         """``concerns`` says whether a statement may change a table that the stream carries."""
         self._source = source
         self._reach = reach
         self._concerns = concerns
+        self._stop_position = stop_position
+        self._missing = 0
+        """How many transactions up to the stop position have not arrived."""
         self.items: deque[Transaction | SchemaChange] = deque()
         self._is_torn = False
         """Whether the source has gone on without ``items``, so that what follows them must be asked for again."""
         self._reached: GtidSet | None = None
         """Behind which position the source goes on then; None while it is lost."""
         self._has_ended = False
-        """Whether what was read on came to a schema change."""
+        """Whether what was read on came to a schema change or the stop position."""
         self.failure: VmergeError | None = None
         """What keeps it from looking further ahead, and will not end by itself."""
         self._run: list[Transaction] = []
@@ -79,7 +90,16 @@ class Backlog:
         self._is_torn = self._has_ended = False
         self._reached = None
         self.failure = None
+        self._missing = self._missing_behind(position)
         self._source.open(position)
+
+    def _missing_behind(self, position: GtidSet) -> int:
+        return 0 if self._stop_position is None else self._stop_position.missing(position)
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether all that may be kept has arrived."""
+        return self._stop_position is not None and not self._missing
 
     def close(self) -> None:
         """Let go of the source."""
@@ -96,6 +116,8 @@ class Backlog:
 
     def _take(self, items: Iterable[SourceItem]) -> bool:
         is_at_head = False
+        if self._stop_position is not None:
+            items, self._missing = self._stop_position.cut(items, self._missing)
         for item in items:
             if isinstance(item, Heartbeat):
                 is_at_head = not self.items
@@ -126,7 +148,7 @@ class Backlog:
         """
         wanted = min(count, self._reach.transactions)
         ahead = self._run_bytes + _bytes_of(islice(self.items, len(self._run), None))
-        while len(self.items) < wanted and ahead < self._reach.bytes and not self._is_torn:
+        while len(self.items) < wanted and ahead < self._reach.bytes and not (self._is_torn or self._is_complete):
             before = len(self.items)
             self._poll(position)
             if len(self.items) == before:
@@ -158,7 +180,7 @@ class Backlog:
         """Return what has arrived behind ``reached``, and do not keep it; perhaps nothing.
 
         That is the position behind all that is kept, or behind that and what was read on since. Nothing comes any more
-        once a schema change has come.
+        once a schema change or the stop position has come.
         """
         items: Sequence[SourceItem] = ()
         if not self._is_torn:
@@ -169,7 +191,7 @@ class Backlog:
         if not items and not self._has_ended:
             items = self._poll_on(reached)
         found: list[Transaction] = []
-        for item in items:
+        for item in self._cut_on(items, reached):
             if isinstance(item, Heartbeat):
                 continue
             following = self._without_needless_bar(item)
@@ -180,6 +202,15 @@ class Backlog:
         if self._reached is not None:
             self._reached = reached.advanced(gtids_of(found))
         return found
+
+    def _cut_on(self, items: Sequence[SourceItem], reached: GtidSet) -> Sequence[SourceItem]:
+        """Return what of ``items``, which follow ``reached``, is not behind the stop position."""
+        if self._stop_position is None:
+            return items
+        kept, missing = self._stop_position.cut(items, self._stop_position.missing(reached))
+        if not missing:
+            self._has_ended = True
+        return kept
 
     def _tear(self) -> list[Transaction | SchemaChange]:
         """Return what has arrived beyond what is kept, and keep it no more."""

@@ -75,6 +75,8 @@ class StreamProgress:
     barrier: BarrierWait | None = None
     surrendered: Ended | None = None
     """The wait that stopped the stream, until it is started again."""
+    stops_at: GtidSet = field(default_factory=GtidSet)
+    """Where it is ordered to stop; the empty set: nowhere."""
     batch_limit: int = 0
     in_quarantine: int = 0
     """Rows of the stream that are kept off the target."""

@@ -11,6 +11,7 @@ steps is a schedule of everything that streams see of each other, and between tw
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
@@ -21,8 +22,9 @@ from vmerge.core.duplicates import STOP_ALWAYS, DuplicateRules
 from vmerge.core.events import SchemaChange, Transaction
 from vmerge.core.joint import Offer, Part
 from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.stop_position import StopPosition
 from vmerge.core.stretch import gtids_of
-from vmerge.errors import CommitUnknown, TargetError, UnsupportedEvent, VmergeError
+from vmerge.errors import CommitUnknown, TargetError, UnsupportedEvent, Verdict, VmergeError
 from vmerge.player.backlog import USUAL_REACH, Backlog, Reach, Source
 from vmerge.player.board import Board, Offered, Settlement
 from vmerge.player.checkpoint import Checkpoint
@@ -66,9 +68,11 @@ class Player:
         after_conflict: bool = False,
         reach: Reach = USUAL_REACH,
         duplicates: DuplicateRules = STOP_ALWAYS,
+        stop_position: StopPosition | None = None,
     ) -> None:
         self._name = name
-        self._backlog = Backlog(source, reach, concerns)
+        self._stop_position = stop_position
+        self._backlog = Backlog(source, reach, concerns, stop_position)
         self._target = target
         self._board = board
         self._clock = clock
@@ -111,20 +115,44 @@ class Player:
         """Whether something is applied and not yet committed."""
         return self._in_flight is not None or bool(self._member.parts)
 
+    @property
+    def is_at_stop_position(self) -> bool:
+        """Whether it has come to where it was ordered to stop, and that is stored."""
+        return self._has_reached_stop() and not (self.is_in_flight or self._checkpoint.is_unsaved)
+
+    def _has_reached_stop(self) -> bool:
+        return self._stop_position is not None and self._stop_position.is_reached(self._checkpoint.position)
+
     def reread_quarantine(self) -> None:
         """Read the rows in quarantine anew before the next attempt, as an operator has settled one. From any thread."""
         self._quarantining.reread_later()
 
     def run(self, stop: StopToken) -> None:
-        """Play until told to stop. Every error goes to the caller; the connections are closed in every case."""
+        """Play until told to stop, or at the stop position.
+
+        Every error goes to the caller; the connections are closed in every case. Whatever ends it for good, the
+        position is stored as far as it is known: an operator who skips what stopped the stream names what follows it.
+        """
         try:
             self.open()
-            while not stop.is_set():
+            while not (stop.is_set() or self.is_at_stop_position):
                 pause = self.step()
                 if pause is not None:
                     wait(self._name, pause, self._board, self._clock, stop)
+            if self._checkpoint.is_unsaved and not self.is_in_flight:
+                self._checkpoint.save()
+        except VmergeError as error:
+            if stop.is_set() or error.verdict is not Verdict.TRANSIENT:
+                self._save_at_last()
+            raise
         finally:
             self.close()
+
+    def _save_at_last(self) -> None:
+        with contextlib.suppress(VmergeError):
+            if self._checkpoint.is_unsaved:
+                self._target.rollback()
+                self._checkpoint.save()
 
     def open(self) -> None:
         """Take the stream over on the target and open the source behind its position."""
@@ -204,6 +232,8 @@ class Player:
         """Move past what has no rows for the target. A stream may see nothing else for days, and never be idle."""
         self._move_to(self.position.advanced(gtids), committed_at_microseconds)
         self._reporter.moved(self.position, committed_at_microseconds / 1e6, count)
+        if self._has_reached_stop():
+            self._checkpoint.save()
         self._checkpoint.save_if_due()
 
     def _move_to(self, position: GtidSet, applied_at_microseconds: int) -> None:

@@ -36,6 +36,7 @@ COMMANDS = (
     ("start",),
     ("stop",),
     ("restart",),
+    ("skip",),
     ("status",),
     ("show",),
     ("log",),
@@ -47,6 +48,8 @@ ASKING = (
     ("start", "w"),
     ("stop", "w"),
     ("restart", "w"),
+    ("stop", "w", "s", "--at", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"),
+    ("skip", "w", "s", "3e11fa47-71ca-11e1-9e33-c80aa9429562:5", "--reason", "why"),
     ("daemon", "stop"),
     ("daemon", "status"),
 )

@@ -25,6 +25,7 @@ from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.quarantine import Grounds, Quarantine, RowName
 from vmerge.core.source_facts import SourceFacts
 from vmerge.core.states import Phase, StreamState
+from vmerge.core.stop_position import StopPosition
 from vmerge.errors import (
     CorruptEvent,
     DaemonError,
@@ -38,6 +39,7 @@ from vmerge.errors import (
     TargetLost,
     VmergeError,
 )
+from vmerge.hosting.hosted import NOWHERE, Order
 from vmerge.hosting.supervisor import Supervisor
 from vmerge.player.board import Board
 from vmerge.player.player import Player
@@ -159,6 +161,7 @@ class FakeStored:
     position: GtidSet = field(default_factory=GtidSet)
     owner: str = ""
     applied_at: float | None = None
+    stops_at: GtidSet = NOWHERE
 
 
 class FakeParts:
@@ -198,6 +201,7 @@ class FakeAssembly:
         self.on_enter: Callable[[], None] = lambda: None
         self.on_build: Callable[[], None] = lambda: None
         self.on_log: Callable[[], None] = lambda: None
+        self.on_reach: Callable[[GtidSet], None] = lambda stops_at: None
         self.positions: Iterator[int] | None = None
         self.target_gate: threading.Event | None = None
         self._orders = itertools.count(1)
@@ -221,11 +225,24 @@ class FakeAssembly:
         self.on_enter()
         self.stored[claim.stream] = FakeStored(StreamState.RUNNING)
 
-    def write(self, claim: Claim, state: StreamState, message: str) -> None:
+    def write(self, claim: Claim, state: StreamState, message: str, stops_at: GtidSet | None = None) -> None:
         """See ``Assembly``."""
         self.on_write(claim.stream, state)
+        before = self.find(claim) or FakeStored(state)
+        after = replace(before, state=state, message=message)
+        self.stored[claim.stream] = after if stops_at is None else replace(after, stops_at=stops_at)
+
+    def require_reachable(self, stream: str, stops_at: GtidSet) -> None:
+        """See ``Assembly``."""
+        self.on_reach(stops_at)
+
+    def skip(self, claim: Claim, gtid: Gtid, reason: str) -> GtidSet:
+        """See ``Assembly``."""
         stored = self.find(claim)
-        self.stored[claim.stream] = FakeStored(state, message, owner=stored.owner if stored is not None else "")
+        assert stored is not None
+        self.stored[claim.stream] = replace(stored, position=stored.position.advanced([gtid]))
+        self.calls.append(f"skip {gtid}: {reason}")
+        return self.stored[claim.stream].position
 
     def append_conflicts(self, entries: Sequence[LogEntry], now: float) -> None:
         """See ``Assembly``."""
@@ -241,7 +258,13 @@ class FakeAssembly:
         raise SourceLost("nobody answers")
 
     def build(
-        self, claim: Claim, board: Board, *, after_conflict: bool, accepted_schema_changes: frozenset[Gtid]
+        self,
+        claim: Claim,
+        board: Board,
+        *,
+        after_conflict: bool,
+        accepted_schema_changes: frozenset[Gtid],
+        stops_at: GtidSet = NOWHERE,
     ) -> FakeParts:
         """See ``Assembly``. The stream is taken over here, which the real player does when it opens."""
         self.on_build()
@@ -260,6 +283,7 @@ class FakeAssembly:
             concerns=lambda change: False,
             interpreter=PlainInterpreter(),
             ledger=SimLedger(SimDatabase({}, {})),
+            stop_position=StopPosition(stops_at) if stops_at else None,
         )
         parts = FakeParts(stream, player, source, target, self.calls)
         self.built.put(parts)
@@ -480,7 +504,7 @@ def test_a_stream_that_was_taken_over_is_not_taken_back(stage: Stage) -> None:
     assert stage.assembly.stored["a"] == taken
     wait_until(lambda: not stage.supervisor.is_alive())
     assert stage.assembly.built.empty()
-    stage.supervisor.start(resumes=True)
+    stage.supervisor.start(order=Order(resumes=True))
     stage.assembly.next_parts()
     assert stage.assembly.stored["a"].owner == "order 2"
 
@@ -518,7 +542,7 @@ def test_start_of_a_running_stream_is_nothing(stage: Stage) -> None:
     """A second start makes no second thread and says that it started nothing."""
     assert stage.supervisor.start() == ("a",)
     stage.assembly.next_parts()
-    assert stage.supervisor.start(resumes=True) == ()
+    assert stage.supervisor.start(order=Order(resumes=True)) == ()
     assert len(stage.threads) == 1
     assert stage.assembly.built.empty()
 
@@ -529,7 +553,7 @@ def test_durable_states_decide(stage: Stage) -> None:
     stage.supervisor.start()
     stage.wait_for(state=StreamState.STOPPED, phase=Phase.IDLE, message="as said")
     wait_until(lambda: not stage.supervisor.is_alive())
-    stage.supervisor.start(resumes=True)
+    stage.supervisor.start(order=Order(resumes=True))
     stage.assembly.next_parts()
     assert stage.assembly.stored["a"].state is StreamState.RUNNING
 
@@ -628,7 +652,7 @@ def test_state_that_is_stored_late(stage: Stage) -> None:
     stage.assembly.on_write = lambda stream, state: wait_for(gate)
     with pytest.raises(TargetError, match="has not answered yet"):
         stage.supervisor.stop()
-    starting = threading.Thread(target=lambda: stage.supervisor.start(resumes=True))
+    starting = threading.Thread(target=lambda: stage.supervisor.start(order=Order(resumes=True)))
     starting.start()
     gate.set()
     starting.join(PATIENCE)
@@ -734,7 +758,7 @@ def test_start_while_stopping_waits_for_the_stop(stage: Stage) -> None:
     stopping = threading.Thread(target=stage.supervisor.stop)
     stopping.start()
     stage.wait_for(phase=Phase.STOPPING)
-    starting = threading.Thread(target=lambda: stage.supervisor.start(resumes=True))
+    starting = threading.Thread(target=lambda: stage.supervisor.start(order=Order(resumes=True)))
     starting.start()
     stage.assembly.target_gate.set()
     stopping.join(PATIENCE)
@@ -822,7 +846,7 @@ def test_a_workflow_that_is_lost(stage: Stage, refusal: Fenced | None) -> None:
         assert stage.supervisor.failures() == {"a": refusal}
         stage.gate.refusal = None
         stage.gate.opens.set()
-        stage.supervisor.start(resumes=True)
+        stage.supervisor.start(order=Order(resumes=True))
         stage.assembly.next_parts()
         stage.wait_for(phase=Phase.STREAMING, state=StreamState.RUNNING)
     assert stage.assembly.stored["a"].state is StreamState.RUNNING

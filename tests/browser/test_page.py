@@ -11,6 +11,8 @@ from tests.browser.browsers import Page
 from tests.browser.conftest import ODD_KEY, ODD_TABLE, TOKEN, Watched
 from tests.operating import Site, insert_customers, wait_until
 
+from vmerge.hosting.control import control_socket
+
 pytestmark = pytest.mark.server
 
 ROW = '.streams tr[data-stream="{}"]'
@@ -151,6 +153,27 @@ def test_clients_that_never_read(page: Page, watched: Watched) -> None:
         before = watched.site.streams()["a"]["transactions"]
         insert_customers(watched.site.shards["a"], 2000, 20)
         page.wait_for(str(before + 20), f'{ROW.format("a")} [data-column="Applied"]')
+
+
+def test_the_page_on_the_socket(watched: Watched) -> None:
+    """On the socket the page needs no token; there, no browser gives orders, and no foreign name reads anything."""
+    page = ask_socket(watched.site, "GET / HTTP/1.1", "Host: localhost:9464", "Sec-Fetch-Site: cross-site")
+    assert page.startswith("HTTP/1.1 200 ") and 'data-needs-token="no"' in page
+    own = ask_socket(watched.site, "GET /v1/overview HTTP/1.1", "Host: localhost:9464", "Sec-Fetch-Site: same-origin")
+    assert own.startswith("HTTP/1.1 200 ")
+    foreign = ask_socket(watched.site, "GET /v1/overview HTTP/1.1", "Host: example.org")
+    order = ask_socket(watched.site, "POST /v1/shutdown HTTP/1.1", "Host: localhost", "Origin: https://example.org")
+    assert foreign.startswith("HTTP/1.1 403 ") and order.startswith("HTTP/1.1 403 ")
+    assert watched.site.answers()
+
+
+def ask_socket(site: Site, *lines: str) -> str:
+    """Send a request to the control socket, with these headers alone; return the whole answer."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(str(control_socket(site.state_folder)))
+        client.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode())
+        return b"".join(iter(lambda: client.recv(65536), b"")).decode()
 
 
 @pytest.mark.parametrize("width", [320, 1280], ids=["phone", "desk"])

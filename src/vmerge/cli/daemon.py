@@ -45,7 +45,7 @@ def daemon() -> None:
     "--listen",
     metavar="HOST:PORT",
     # Off by default: whoever reads a status learns hosts, tables and keys.
-    help="Also answer questions over HTTP there, such as /metrics for Prometheus. Needs --token-file.",
+    help="Also serve the status page there, and answer questions such as /metrics for Prometheus. Needs --token-file.",
 )
 @click.option(
     "--token-file",

@@ -185,7 +185,12 @@ def short_connection(
 ) -> Iterator[Connection[Any]]:
     """Open a connection for a few statements; errors come out as ``classify`` (``mysql/faults.py``) classes them."""
     connection: Connection[Any] | None = None
-    session: dict[str, str | int] = {"time_zone": "+00:00", "lock_wait_timeout": 3, "innodb_lock_wait_timeout": 3}
+    session: dict[str, str | int] = {
+        "time_zone": "+00:00",
+        "lock_wait_timeout": 3,
+        "innodb_lock_wait_timeout": 3,
+        "wait_timeout": 30,  # a process that sleeps, or is gone without a word, holds its locks until then
+    }
     try:
         connection = connect(endpoint, read_timeout_seconds=SHORT_TIMEOUT_SECONDS, session=session)
         yield connection

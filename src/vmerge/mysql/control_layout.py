@@ -137,6 +137,17 @@ CREATE TABLE IF NOT EXISTS {control}.shadow_change (
 """
 """What was done to shadow tables since they were made."""
 
+CREATE_STOP_POSITION_TABLE = """
+CREATE TABLE IF NOT EXISTS {control}.stop_position (
+  workflow VARCHAR(64) NOT NULL,
+  stream VARCHAR(64) NOT NULL,
+  stops_at LONGTEXT NOT NULL COMMENT 'GTID set: the stream stops when all of it is applied',
+  ordered_at DATETIME(6) NOT NULL COMMENT 'UTC',
+  PRIMARY KEY (workflow, stream)
+) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
+"""
+"""One row for each stream that is ordered to stop somewhere and has not come there."""
+
 CREATE_DAEMON_TABLE = """
 CREATE TABLE IF NOT EXISTS {control}.daemon (
   workflow VARCHAR(64) NOT NULL,
@@ -165,6 +176,7 @@ _TABLES = {
     "schema_change": CREATE_SCHEMA_CHANGE_TABLE,
     "source_table": CREATE_SOURCE_TABLE_TABLE,
     "shadow_change": CREATE_SHADOW_CHANGE_TABLE,
+    "stop_position": CREATE_STOP_POSITION_TABLE,
     "daemon": CREATE_DAEMON_TABLE,
     "layout": CREATE_LAYOUT_TABLE,
 }

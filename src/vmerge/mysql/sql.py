@@ -114,17 +114,6 @@ FIND_TABLE = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AN
 
 DROP_REHEARSAL = "DROP TABLE IF EXISTS {table}"
 
-CREATE_STOP_POSITION_TABLE = """
-CREATE TABLE IF NOT EXISTS {control}.stop_position (
-  workflow VARCHAR(64) NOT NULL,
-  stream VARCHAR(64) NOT NULL,
-  stops_at LONGTEXT NOT NULL COMMENT 'GTID set: the stream stops when all of it is applied',
-  ordered_at DATETIME(6) NOT NULL COMMENT 'UTC',
-  PRIMARY KEY (workflow, stream)
-) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
-"""
-"""One row for each stream that is ordered to stop somewhere and has not come there."""
-
 READ_STOP_POSITION = "SELECT stops_at FROM {control}.stop_position WHERE workflow = %s AND stream = %s"
 
 ENTER_STOP_POSITION = """

@@ -81,8 +81,6 @@ class MySqlStates:
         Raises ``Fenced`` when another daemon took the stream over after the claim.
         """
         with short_connection(self._target, "storing a state", target_fault) as connection:
-            if stops_at:
-                self._stop_positions.create(connection)
             connection.begin()
             self._tables.write_state(connection, claim, state, message)
             if stops_at is not None:

@@ -9,13 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from pymysql.connections import Connection
-from pymysql.err import ProgrammingError
 
 from vmerge.core.position import GtidSet
 from vmerge.mysql import sql
-from vmerge.mysql.faults import errno_of
-
-ER_NO_SUCH_TABLE = 1146
 
 
 class StopPositions:
@@ -28,29 +24,16 @@ class StopPositions:
         self._control = sql.quoted(control_database).replace("%", "%%")  # values are put in by % formatting
         self._workflow = workflow
 
-    def create(self, connection: Connection[Any]) -> None:
-        """Create the table if it is missing. Never inside a transaction: the statement commits."""
-        self._run(connection, sql.CREATE_STOP_POSITION_TABLE)
-
     def read(self, connection: Connection[Any], stream: str) -> GtidSet:
         """Return where a stream shall stop; the empty set: nowhere."""
-        rows = self._run_if_there(connection, sql.READ_STOP_POSITION, self._workflow, stream)
+        rows = self._run(connection, sql.READ_STOP_POSITION, self._workflow, stream)
         return GtidSet.parse(rows[0][0]) if rows else GtidSet()
 
     def write(self, connection: Connection[Any], stream: str, stops_at: GtidSet) -> None:
         """Set where a stream shall stop; with the empty set it shall stop nowhere."""
-        self._run_if_there(connection, sql.REMOVE_STOP_POSITION, self._workflow, stream)
+        self._run(connection, sql.REMOVE_STOP_POSITION, self._workflow, stream)
         if stops_at:
             self._run(connection, sql.ENTER_STOP_POSITION, self._workflow, stream, str(stops_at))
-
-    def _run_if_there(self, connection: Connection[Any], statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement; without the table, which the first order makes, there is nothing to read or remove."""
-        try:
-            return self._run(connection, statement, *values)
-        except ProgrammingError as error:
-            if errno_of(error) != ER_NO_SUCH_TABLE:
-                raise
-            return []
 
     def _run(self, connection: Connection[Any], statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:

@@ -13,16 +13,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import Enum
 from typing import Any, Protocol
 
 import yaml
 
+from vmerge.core.accounts import target_grants
 from vmerge.core.appliers import ApplierSetting
 from vmerge.core.position import GtidSet
+from vmerge.core.schema_policy import OnDdl
 from vmerge.errors import DaemonError
 from vmerge.hosting.control_client import ControlClient
+from vmerge.lab.accounts import allow, create_source_account, create_target_account
 from vmerge.lab.comparison import Shard, compare
-from vmerge.lab.merge import SOURCE_ACCOUNT, TARGET_ACCOUNT
 from vmerge.lab.processes import Program
 from vmerge.lab.servers import Lab, Server
 from vmerge.lab.shop import ShopShard, create_shop, seed_shop
@@ -59,6 +62,14 @@ def wait_until(holds: Callable[[], bool], what: str | Callable[[], str], seconds
         _never.wait(POLL_SECONDS)
 
 
+class Access(Enum):
+    """What the servers ask of vmerge's accounts."""
+
+    PASSWORD = "password"
+    CERTIFICATE = "certificate"
+    """TLS with a client's certificate, too: a connection that is made without these settings is refused."""
+
+
 class Site:
     """One workflow, ``shop``, over shards with the shop's tables. ``places`` says where a server is reached instead."""
 
@@ -75,9 +86,11 @@ class Site:
         limits: Mapping[str, float] | None = None,
         customers: int = 100,
         applier: ApplierSetting = ApplierSetting.AUTO,
+        access: Access = Access.PASSWORD,
     ) -> None:
         """With statements the account has the privileges that these need, and not that of row events."""
         self._applier = applier
+        self._access = access
         self._lab = lab
         self.database = database
         self.control = f"{database}_control"
@@ -105,15 +118,29 @@ class Site:
         seed_shop(tuple(self.shards.values()), merged, customers)
 
     def _create_accounts(self) -> None:
-        facts = {"user": self.user, "password": "secret", "control": self.control}
+        requires = "NONE" if self._access is Access.PASSWORD else "X509"
         for shard in self.shards.values():
-            grant = f"GRANT SELECT ON {shard.database}.* TO {self.user}"
-            shard.server.execute_script(SOURCE_ACCOUNT.format(**facts) + grant)
-        grants = f"GRANT SELECT, INSERT, UPDATE, DELETE ON {self.database}.* TO {self.user};"
-        if self._applier is ApplierSetting.STATEMENTS:
-            grants += f"GRANT TRIGGER ON {self.database}.* TO {self.user};"
-            grants += f"REVOKE REPLICATION_APPLIER ON *.* FROM {self.user}"
-        self.target.execute_script(TARGET_ACCOUNT.format(**facts) + grants)
+            create_source_account(shard.server, self.user, "secret", [shard.database], requires=requires)
+        create_target_account(
+            self.target,
+            self.user,
+            "secret",
+            [self.database],
+            self.control,
+            applier=self._applier,
+            requires=requires,
+        )
+
+    def allow_schema_changes(self) -> None:
+        """Let the target's account run schema changes."""
+        allow(self.target, self.user, target_grants([self.database], self.control, self._applier, OnDdl.EXECUTE))
+
+    def _tls(self, server: Server) -> dict[str, str]:
+        if self._access is Access.PASSWORD:
+            return {"mode": "disabled"}
+        # Servers make these files themselves; all of a lab have the same, as they are copies.
+        files = {"ca": "ca.pem", "certificate": "client-cert.pem", "key": "client-key.pem"}
+        return {"mode": "verify_ca", **{key: str(server.datadir / name) for key, name in files.items()}}
 
     def document(self, places: Mapping[str, Place] | None = None) -> dict[str, Any]:
         """Return the workflow file as data."""
@@ -125,7 +152,7 @@ class Site:
                 "port": place.port,
                 "user": self.user,
                 "password_env": PASSWORD_VARIABLE,
-                "tls": {"mode": "disabled"},
+                "tls": self._tls(self.target if name == "target" else self.shards[name].server),
             }
             for name, place in servers.items()
         }

@@ -7,6 +7,8 @@ from collections import Counter
 import yaml
 from tests.operating import Site
 
+from vmerge.core.grants import TRIGGER, Grant
+from vmerge.lab.accounts import allow
 from vmerge.lab.hot_keys import LANES
 from vmerge.lab.hot_tables import create_hot_tables, seed_hot_rows
 from vmerge.lab.shop import ShopShard
@@ -37,7 +39,7 @@ class MixedHotSite(HotSite):
 
     def _create_accounts(self) -> None:
         super()._create_accounts()
-        self.target.query(f"GRANT TRIGGER ON {self.database}.* TO {self.user}")
+        allow(self.target, self.user, [Grant((TRIGGER,), self.database)])
 
 
 class CampaignSite(HotSite):
@@ -50,10 +52,7 @@ class CampaignSite(HotSite):
 
     def _create_accounts(self) -> None:
         super()._create_accounts()
-        self.target.execute_script(
-            f"GRANT ALTER, CREATE, INDEX ON {self.database}.* TO {self.user};"
-            f"GRANT ALTER, DROP, INDEX ON {self.control}.* TO {self.user}"
-        )
+        self.allow_schema_changes()
 
     def execute_schema_changes(self) -> None:
         """Let the workflow run schema changes by itself."""

@@ -180,10 +180,7 @@ def test_a_stream_that_is_entered_twice(site: Site, make_assembly: MakeAssembly)
 
 def test_a_daemon_that_slept_changes_no_schema(site: Site, make_assembly: MakeAssembly) -> None:
     """A stream that was taken over in front of a schema change runs nothing when it wakes, and records nothing."""
-    site.target.execute_script(
-        f"GRANT ALTER, CREATE, INDEX ON {site.database}.* TO {site.user};"
-        f"GRANT ALTER, DROP, INDEX ON {site.control}.* TO {site.user}"
-    )
+    site.allow_schema_changes()
     text = f"ALTER TABLE {site.database}.customer ADD COLUMN nick INT"
     gtid = Gtid.parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:7")
     parts = Order(make_assembly()).build()

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from vmerge.core.accounts import source_grants, target_grants
 from vmerge.core.appliers import ApplierSetting
 from vmerge.core.findings import Finding, Findings, Severity
+from vmerge.core.grants import TRIGGER, Grant
 from vmerge.core.ownership import Claim
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import Start, StartAt, StreamRules
 from vmerge.core.schema_policy import OnDdl
 from vmerge.errors import PreflightError
+from vmerge.lab.accounts import allow
 from vmerge.lab.servers import Server
 from vmerge.mysql.checkpoints import ControlTables
 from vmerge.mysql.connect import Endpoint
@@ -29,12 +32,6 @@ pytestmark = pytest.mark.server
 StartServer = Callable[..., Server]
 
 PASSWORD = "right-password"
-SOURCE_GRANTS = ("REPLICATION SLAVE ON *.*", "SELECT ON `{db}`.*")
-TARGET_GRANTS = (
-    "REPLICATION_APPLIER ON *.*",
-    "SELECT, INSERT, UPDATE, DELETE ON `{db}`.*",
-    "CREATE, SELECT, INSERT, UPDATE, DELETE ON `{db}_control`.*",
-)
 CUSTOMER = "CREATE TABLE {db}.customer (id INT PRIMARY KEY, email VARCHAR(100) UNIQUE, size ENUM('s','m'))"
 WHAT_MAY_CHANGE = "SELECT @@GLOBAL.gtid_executed", "SHOW DATABASES", "SELECT user, host FROM mysql.user ORDER BY 1, 2"
 
@@ -49,7 +46,7 @@ class Setting:
         for server in (shard_a, shard_b, target):
             self.run(server, "CREATE DATABASE {db}")
             self.run(server, CUSTOMER)
-            self.make_account(server, TARGET_GRANTS if server is target else SOURCE_GRANTS)
+            self.make_account(server, self.target_grants() if server is target else source_grants([self.database]))
 
     def run(self, server: Server, *statements: str) -> None:
         for statement in statements:
@@ -59,11 +56,30 @@ class Setting:
         for server in (self.shard_a, self.shard_b, self.target):
             self.run(server, *statements)
 
-    def make_account(self, server: Server, grants: tuple[str, ...]) -> None:
+    def target_grants(
+        self, applier: ApplierSetting = ApplierSetting.AUTO, on_ddl: OnDdl = OnDdl.STOP
+    ) -> tuple[Grant, ...]:
+        return target_grants([self.database], f"{self.database}_control", applier, on_ddl)
+
+    def make_account(self, server: Server, grants: Iterable[Grant]) -> None:
         self.run(server, f"DROP USER IF EXISTS '{self.account}'@'%'")
         self.run(server, f"CREATE USER '{self.account}'@'%' IDENTIFIED BY '{PASSWORD}'")
-        for grant in grants:
-            self.run(server, f"GRANT {grant} TO '{self.account}'@'%'")
+        allow(server, self.account, grants)
+
+    def require_each(self, server: Server, grants: Sequence[Grant], facts: WorkflowFacts) -> None:
+        """Take each privilege away in turn: one finding names it, and the statement it tells gives it back."""
+        self.make_account(server, grants)
+        assert self.errors(facts) == []
+        for grant, privilege in [(one, privilege) for one in grants for privilege in one.privileges]:
+            server.query(f"REVOKE {privilege} ON {grant.place} FROM {self.account}")
+            (error,) = examine(facts).errors
+            assert error.id == "privilege"
+            assert f"lacks {privilege}" in error.text
+            assert grant.database is None or f"on `{grant.database}`" in error.text
+            with pytest.raises(PreflightError, match=f"lacks {privilege}"):  # so does a start
+                require(Findings((error,)))
+            server.query(error.hint.partition(";")[0])
+        assert self.errors(facts) == []
 
     def endpoint(self, role: str, server: Server) -> Endpoint:
         return Endpoint(role, server.host, server.port, self.account, PASSWORD)
@@ -159,47 +175,43 @@ def test_a_schema_without_warnings_has_none_but_the_metadata(setting: Setting) -
     assert "FULL" in warnings[0].hint
 
 
-@pytest.mark.parametrize("index", range(len(SOURCE_GRANTS)))
-def test_each_privilege_on_a_source_is_needed_and_named(setting: Setting, index: int) -> None:
-    """Without any one of the documented grants there is one finding that names it."""
-    grants = tuple(grant for number, grant in enumerate(SOURCE_GRANTS) if number != index)
-    setting.make_account(setting.shard_a, grants)
-    error = setting.error()
-    assert (error.id, error.where) == ("privilege", "stream -80")
-    assert ("REPLICATION SLAVE", f"SELECT on `{setting.database}`")[index] in error.text
-    assert "GRANT " in error.hint
+def test_each_privilege_on_a_source_is_needed_and_named(setting: Setting) -> None:
+    """Without any one of the documented privileges there is one finding that names it."""
+    setting.require_each(setting.shard_a, source_grants([setting.database]), setting.facts())
 
 
 @pytest.mark.parametrize(
-    ("index", "reduced", "named"),
+    ("applier", "on_ddl"),
     [
-        (1, None, "lacks SELECT, INSERT, UPDATE, DELETE on `{db}`"),
-        (1, "SELECT, INSERT, DELETE ON `{db}`.*", "lacks UPDATE on `{db}`"),
-        (2, None, "lacks CREATE, SELECT, INSERT, UPDATE, DELETE on `{db}_control`"),
-        (2, "SELECT, INSERT, UPDATE, DELETE ON `{db}_control`.*", "lacks CREATE on `{db}_control`"),
+        (ApplierSetting.EVENTS, OnDdl.STOP),
+        (ApplierSetting.STATEMENTS, OnDdl.STOP),
+        (ApplierSetting.EVENTS, OnDdl.EXECUTE),
     ],
 )
 def test_each_privilege_on_the_target_is_needed_and_named(
-    setting: Setting, index: int, reduced: str | None, named: str
+    setting: Setting, applier: ApplierSetting, on_ddl: OnDdl
 ) -> None:
-    """Without any one of the documented grants, or part of one, there is one finding that names what lacks."""
-    grants = [*TARGET_GRANTS]
-    grants[index : index + 1] = [reduced] if reduced else []
-    setting.make_account(setting.target, tuple(grants))
-    error = setting.error()
-    assert (error.id, error.where) == ("privilege", "target")
-    assert named.replace("{db}", setting.database) in error.text
+    """In every mode the documented privileges are enough, and without any one of them a finding names it."""
+    facts = replace(setting.facts(), applier=applier, on_ddl=on_ddl)
+    setting.require_each(setting.target, setting.target_grants(applier, on_ddl), facts)
 
 
-STATEMENT_GRANTS = (
-    "SELECT, INSERT, UPDATE, DELETE, TRIGGER ON `{db}`.*",
-    "CREATE, SELECT, INSERT, UPDATE, DELETE ON `{db}_control`.*",
-)
+def test_all_that_lacks_on_a_database_is_one_finding(setting: Setting) -> None:
+    """An account without any privilege gets one statement for each database."""
+    events, merged, control = setting.target_grants()
+    setting.make_account(setting.target, [events])
+    found = setting.errors()
+    assert [error.text.partition(" lacks ")[2] for error in found] == [
+        f"SELECT, INSERT, UPDATE, DELETE on `{setting.database}`",
+        f"CREATE, SELECT, INSERT, UPDATE, DELETE on `{setting.database}_control`",
+    ]
+    account = f"`{setting.account}`@`%`"
+    assert [error.hint for error in found] == [merged.statement(account), control.statement(account)]
 
 
 def test_without_binlog_rows_go_as_statements(setting: Setting) -> None:
     """An account that may not use BINLOG can run with its documented privileges; the finding says what follows."""
-    setting.make_account(setting.target, STATEMENT_GRANTS)
+    setting.make_account(setting.target, setting.target_grants(ApplierSetting.STATEMENTS))
     findings = setting.examine()
     assert findings.errors == ()
     (told,) = [finding for finding in findings.warnings if finding.id == "statements-only"]
@@ -210,13 +222,14 @@ def test_without_binlog_rows_go_as_statements(setting: Setting) -> None:
 
 def test_statements_need_to_see_triggers(setting: Setting) -> None:
     """Without TRIGGER nobody could tell whether a trigger would fire; a role that has it counts."""
-    setting.make_account(setting.target, TARGET_GRANTS[1:])
+    setting.make_account(setting.target, setting.target_grants()[1:])
     error = setting.error()
     assert (error.id, error.where) == ("privilege", "target")
     assert f"lacks TRIGGER on `{setting.database}`" in error.text
     role = f"{setting.account}_role"
-    setting.run(setting.target, f"CREATE ROLE '{role}'", f"GRANT TRIGGER ON `{{db}}`.* TO '{role}'")
+    setting.run(setting.target, f"CREATE ROLE '{role}'")
     try:
+        allow(setting.target, f"'{role}'", [Grant((TRIGGER,), setting.database)])
         setting.run(setting.target, f"GRANT '{role}' TO '{setting.account}'@'%'")
         setting.run(setting.target, f"SET DEFAULT ROLE ALL TO '{setting.account}'@'%'")
         assert setting.examine().errors == ()
@@ -226,7 +239,7 @@ def test_statements_need_to_see_triggers(setting: Setting) -> None:
 
 def test_events_need_binlog_where_they_are_asked_for(setting: Setting) -> None:
     """With `applier: events` an account without the privilege cannot run, and the finding names it."""
-    setting.make_account(setting.target, STATEMENT_GRANTS)
+    setting.make_account(setting.target, setting.target_grants(ApplierSetting.STATEMENTS))
     found = setting.examine(replace(setting.facts(), applier=ApplierSetting.EVENTS)).errors
     assert found[0].id == "privilege"
     assert "lacks REPLICATION_APPLIER" in found[0].text
@@ -234,7 +247,7 @@ def test_events_need_binlog_where_they_are_asked_for(setting: Setting) -> None:
 
 def test_triggers_keep_statements_away(setting: Setting) -> None:
     """A trigger of the target, which statements would fire, is an error for them and a warning for events."""
-    setting.make_account(setting.target, (*TARGET_GRANTS, "TRIGGER ON `{db}`.*"))
+    allow(setting.target, setting.account, [Grant((TRIGGER,), setting.database)])
     setting.run(
         setting.target, "CREATE TRIGGER {db}.tr BEFORE INSERT ON {db}.customer FOR EACH ROW SET NEW.email = 'x'"
     )
@@ -243,24 +256,12 @@ def test_triggers_keep_statements_away(setting: Setting) -> None:
     assert [(error.id, error.where) for error in found] == [("triggers", "target")]
 
 
-def test_privileges_for_schema_changes_are_named(setting: Setting) -> None:
-    """To run schema changes the account needs more, on both databases of the target, and no more than is named."""
-    facts = replace(setting.facts(), on_ddl=OnDdl.EXECUTE)
-    merged, control = setting.examine(facts).errors
-    assert f"lacks ALTER, CREATE, INDEX on `{setting.database}`" in merged.text
-    assert f"lacks ALTER, DROP, INDEX on `{setting.database}_control`" in control.text
-    for finding in (merged, control):
-        setting.target.query(finding.hint.replace("the account.", setting.account))
-    assert setting.examine(facts).errors == ()
-
-
 def test_privileges_through_a_role_count(setting: Setting) -> None:
     """What an account may is what the server says, not what SHOW GRANTS lists."""
     role = f"{setting.account}_role"
     setting.run(setting.shard_a, f"CREATE ROLE '{role}'")
     try:
-        for grant in SOURCE_GRANTS:
-            setting.run(setting.shard_a, f"GRANT {grant} TO '{role}'")
+        allow(setting.shard_a, f"'{role}'", source_grants([setting.database]))
         setting.make_account(setting.shard_a, ())
         setting.run(setting.shard_a, f"GRANT '{role}' TO '{setting.account}'@'%'")
         setting.run(setting.shard_a, f"SET DEFAULT ROLE '{role}' TO '{setting.account}'@'%'")
@@ -313,8 +314,8 @@ def test_tables_that_differ_are_found(setting: Setting) -> None:
         setting.target,
         "ALTER TABLE {db}.customer MODIFY email VARCHAR(50), DROP KEY email, MODIFY size ENUM('m','s')",
         "CREATE TRIGGER {db}.t BEFORE INSERT ON {db}.customer FOR EACH ROW SET NEW.email = 'x'",
-        f"GRANT TRIGGER ON `{{db}}`.* TO '{setting.account}'@'%'",
     )
+    allow(setting.target, setting.account, [Grant((TRIGGER,), setting.database)])
     findings = setting.examine()
     assert [error.id for error in findings.errors] == ["columns-differ", "columns-differ"]
     error = findings.errors[0]

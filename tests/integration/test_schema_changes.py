@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from tests.operating import Site, insert_customers, running, wait_until
+from tests.operating import Access, Site, insert_customers, running, wait_until
 
 from vmerge.lab.servers import Lab, Server
 
@@ -23,12 +23,9 @@ def site(
     """A workflow that runs schema changes, with an account that may; the parameter is the shards' row metadata."""
     for shard in (shard_a, shard_b):
         shard.query(f"SET GLOBAL binlog_row_metadata = {request.param}")
-    site = Site(lab, database, {"a": shard_a, "b": shard_b}, target)
+    site = Site(lab, database, {"a": shard_a, "b": shard_b}, target, access=Access.CERTIFICATE)
     set_policy(site, "execute")
-    site.target.execute_script(
-        f"GRANT ALTER, CREATE, INDEX ON {site.database}.* TO {site.user};"
-        f"GRANT ALTER, DROP, INDEX ON {site.control}.* TO {site.user}"
-    )
+    site.allow_schema_changes()
     yield site
     site.end()
     for shard in (shard_a, shard_b):

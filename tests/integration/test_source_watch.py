@@ -9,7 +9,7 @@ import pytest
 from tests.operating import Site, insert_customers, running, wait_until
 
 from vmerge.core.position import GtidSet
-from vmerge.lab.merge import SOURCE_ACCOUNT
+from vmerge.lab.accounts import create_source_account
 from vmerge.lab.servers import Lab, Server
 from vmerge.mysql.connect import Endpoint
 from vmerge.mysql.source_watch import read_source_facts
@@ -31,7 +31,7 @@ def site(lab: Lab, shard_a: Server, shard_b: Server, target: Server, database: s
 def test_a_source_tells_head_clock_and_purge(start_server: Callable[..., Server]) -> None:
     """With the least privileges a source tells what it has, its clock, and for how long it keeps binlogs, if at all."""
     server = start_server()
-    server.execute_script(SOURCE_ACCOUNT.format(user="watcher", password="secret", control="x"))
+    create_source_account(server, "watcher", "secret", ())
     endpoint = Endpoint("stream a", server.host, server.port, "watcher", "secret")
     facts = read_source_facts(endpoint, lambda: time.time() - SKEW)
     assert facts.executed == GtidSet.parse(server.query("SELECT @@GLOBAL.gtid_executed")[0][0])

@@ -13,7 +13,7 @@ from vmerge.core.evidence import Held, Testimony
 from vmerge.core.plan import Plan
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import StreamRules
-from vmerge.lab.merge import TARGET_ACCOUNT
+from vmerge.lab.accounts import create_source_account, create_target_account
 from vmerge.lab.servers import Server
 from vmerge.mysql.connect import Endpoint
 from vmerge.mysql.definitions import read_definitions
@@ -21,12 +21,6 @@ from vmerge.mysql.lookup import SourcePlace, Witness
 from vmerge.mysql.schemas import read_schemas, show_generated_keys
 
 PASSWORD = "testimony"
-SOURCE_ACCOUNT = """
-SET sql_log_bin = 0;
-CREATE USER {user} IDENTIFIED BY '{password}';
-GRANT REPLICATION SLAVE ON *.* TO {user};
-GRANT SELECT ON {database}.* TO {user};
-"""
 OWN = "a"
 """The stream that is blocked."""
 SERVER_ID = 77
@@ -47,12 +41,9 @@ class Stage:
         self.user = f"w{database}"
         for shard in self.shards.values():
             shard.execute_script(f"CREATE DATABASE {database}")
-            shard.execute_script(SOURCE_ACCOUNT.format(user=self.user, password=PASSWORD, database=database))
+            create_source_account(shard, self.user, PASSWORD, [database])
         target.execute_script(f"CREATE DATABASE {self.merged}; CREATE DATABASE {self.control}")
-        facts = {"user": self.user, "password": PASSWORD, "control": self.control}
-        target.execute_script(
-            TARGET_ACCOUNT.format(**facts) + f"GRANT SELECT, INSERT, UPDATE, DELETE ON {self.merged}.* TO {self.user}"
-        )
+        create_target_account(target, self.user, PASSWORD, [self.merged], self.control)
 
     def close(self) -> None:
         for shard in self.shards.values():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from vmerge.check.account_statements import account_statements
 from vmerge.check.checking import check_workflow
 from vmerge.check.collision_search import SAMPLE_ROWS, SAMPLE_SECONDS
 from vmerge.cli.exit_codes import INTERRUPTED
@@ -35,12 +36,22 @@ from vmerge.stopping import SystemClock
     help=f"Look for rows of several shards that hold one unique key now: in the first and last {SAMPLE_ROWS:,} values "
     f"of each key, for {SAMPLE_SECONDS:g} s at most; in all of them; or not at all.",
 )
-def check(file: Path, as_json: bool, collisions: str) -> None:
+@click.option(
+    "--grants",
+    "only_grants",
+    is_flag=True,
+    help="Only print the accounts that the workflow needs, as SQL with the least privileges. Asks no server.",
+)
+def check(file: Path, as_json: bool, collisions: str, only_grants: bool) -> None:
     """Load, validate and preflight a workflow FILE, and tell the risk of conflicts. Changes nothing.
 
     Ctrl-C ends the search for collisions; what was found until then is printed, and the exit code is 130.
     """
     workflow = load_workflow(file)
+    if only_grants:
+        for line in account_statements(workflow_facts(workflow)):
+            click.echo(line)
+        return
     clock = SystemClock()
     progress = ProgressLine(sys.stderr, clock)
     try:

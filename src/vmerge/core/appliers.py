@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Protocol
 
 from vmerge.core.events import TableMap
+from vmerge.core.grants import REPLICATION_APPLIER, ROWS, TRIGGER, Grant
 from vmerge.core.rules import TableName
 from vmerge.core.schema import TableSchema, differences
 from vmerge.core.widening import losses
@@ -65,6 +66,8 @@ class ApplierPolicy:
     """Why the target does not take BINLOG from the account; None if it does."""
     unseen: frozenset[str] = frozenset()
     """The target's databases whose triggers the account does not see."""
+    account: str = "the account"
+    """As GRANT writes it, for hints."""
 
     @property
     def kinds(self) -> frozenset[ApplierKind]:
@@ -82,7 +85,7 @@ class ApplierPolicy:
         if not different and ApplierKind.EVENTS in self.kinds:
             return Choice(ApplierKind.EVENTS, "the columns are equal")
         if self.setting is ApplierSetting.EVENTS:
-            return NoApplier(tuple(different) or (self.refusal or "",))
+            return self._without_events(different)
         if lost:
             return NoApplier(tuple(lost))
         why = self._reason(different)
@@ -91,8 +94,18 @@ class ApplierPolicy:
             return NoApplier((text,), "triggers", "Drop them: what they do must be done at the shards.")
         if target.database in self.unseen:
             text = f"the account lacks TRIGGER on `{target.database}`, without which it sees no trigger ({why})"
-            return NoApplier((text,), "privilege", f"GRANT TRIGGER ON `{target.database}`.* TO the account.")
+            return NoApplier((text,), "privilege", Grant((*ROWS, TRIGGER), target.database).statement(self.account))
         return Choice(ApplierKind.STATEMENTS, why)
+
+    @property
+    def events_hint(self) -> str:
+        """What helps who asks for row events without the privilege."""
+        return f"{Grant((REPLICATION_APPLIER,)).statement(self.account)} Or choose `applier: auto`."
+
+    def _without_events(self, different: Sequence[str]) -> NoApplier:
+        if different:
+            return NoApplier(tuple(different))
+        return NoApplier((self.refusal or "",), "privilege", self.events_hint)
 
     def _reason(self, different: Sequence[str]) -> str:
         if self.setting is ApplierSetting.STATEMENTS:

@@ -1,6 +1,6 @@
 """vmerge itself as a process beside a lab's servers: a daemon that hosts one workflow.
 
-Knows: accounts with the least privileges that vmerge needs, workflow files, and how to ask a daemon. Never knows: what
+Knows: workflow files, and how to ask a daemon. Never knows: what
 is in the tables. Used by the demo, the benchmark and the tests.
 """
 
@@ -17,6 +17,7 @@ from vmerge.core.appliers import ApplierSetting
 from vmerge.core.position import GtidSet
 from vmerge.errors import DaemonError
 from vmerge.hosting.control_client import ControlClient
+from vmerge.lab.accounts import create_source_account, create_target_account
 from vmerge.lab.processes import Program, ProgramFailed
 from vmerge.lab.servers import Lab, Server
 
@@ -24,20 +25,6 @@ ACCOUNT = "vmerge"
 CONTROL_DATABASE = "_vmerge"
 START_TIMEOUT_SECONDS = 30.0
 POLL_SECONDS = 0.05
-
-# A dump reads the whole binlog, whatever the account may read otherwise; SELECT shows it the tables' columns.
-SOURCE_ACCOUNT = """
-SET sql_log_bin = 0;
-DROP USER IF EXISTS {user};
-CREATE USER {user} IDENTIFIED BY '{password}';
-GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {user};
-"""
-TARGET_ACCOUNT = """
-DROP USER IF EXISTS {user};
-CREATE USER {user} IDENTIFIED BY '{password}';
-GRANT REPLICATION_APPLIER ON *.* TO {user};
-GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON {control}.* TO {user};
-"""
 
 WORKFLOW = """\
 workflow: {workflow}
@@ -172,20 +159,11 @@ class Merge(Program):
 def create_accounts(
     streams: Sequence[Stream], target: Server, password: str, applier: ApplierSetting = ApplierSetting.AUTO
 ) -> None:
-    """Make vmerge's account on every server. One that was there before is made anew.
-
-    On the shards that stays out of the binlog: nothing but the application's work is in the streams.
-    """
-    facts = {"user": ACCOUNT, "password": password, "control": CONTROL_DATABASE}
+    """Make vmerge's account on every server. One that was there before is made anew."""
     for stream in streams:
-        reads = "".join(f"GRANT SELECT ON {name}.* TO {ACCOUNT};" for name in stream.databases)
-        stream.server.execute_script(SOURCE_ACCOUNT.format(**facts) + reads)
+        create_source_account(stream.server, ACCOUNT, password, stream.databases)
     databases = sorted({name for stream in streams for name in stream.databases.values()})
-    writes = "".join(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {name}.* TO {ACCOUNT};" for name in databases)
-    if applier is ApplierSetting.STATEMENTS:
-        writes += "".join(f"GRANT TRIGGER ON {name}.* TO {ACCOUNT};" for name in databases)
-        writes += f"REVOKE REPLICATION_APPLIER ON *.* FROM {ACCOUNT};"
-    target.execute_script(TARGET_ACCOUNT.format(**facts) + writes)
+    create_target_account(target, ACCOUNT, password, databases, CONTROL_DATABASE, applier=applier)
 
 
 def workflow_text(

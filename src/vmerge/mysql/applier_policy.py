@@ -21,13 +21,14 @@ from vmerge.core.appliers import ApplierPolicy, ApplierSetting
 from vmerge.core.statement import format_description
 from vmerge.mysql import sql
 from vmerge.mysql.faults import CONNECTION_LOST, errno_of
-from vmerge.mysql.preflight_server import PRIVILEGE_MISSING
+from vmerge.mysql.preflight_server import PRIVILEGE_MISSING, read_account
 
 PROBE_SERVER_ID = 1
 """Of the format description that is sent to see whether the account may; no event follows it."""
 
 _GRANT = re.compile(r"(GRANT|REVOKE) (.+?) ON [`\"]?(.+?)[`\"]?\.\* (?:TO|FROM) ")
 _EVERYTHING = "*"
+_SEES_TRIGGERS = frozenset({"ALL PRIVILEGES", "TRIGGER"})
 
 
 def read_policy(
@@ -41,7 +42,7 @@ def read_policy(
             cursor.execute(sql.SHOW_GRANTS)
             grants = [str(grant) for (grant,) in cursor.fetchall()]
         unseen = frozenset(database for database in databases if not may_trigger(grants, database))
-    return ApplierPolicy(setting, refusal, unseen)
+    return ApplierPolicy(setting, refusal, unseen, read_account(connection))
 
 
 def _binlog_refusal(connection: Connection[Any], user: str) -> str | None:
@@ -62,16 +63,24 @@ def _binlog_refusal(connection: Connection[Any], user: str) -> str | None:
 
 
 def may_trigger(grants: Sequence[str], database: str) -> bool:
-    """Whether grants, as SHOW GRANTS prints them, let an account see all triggers of a database."""
-    found = False
+    """Whether grants, as SHOW GRANTS prints them, let an account see all triggers of a database.
+
+    Of several patterns that fit a database the server takes one and leaves the others: each must have the privilege.
+    """
+    everywhere, on_database = False, []
     for grant in grants:
         match = _GRANT.match(grant)
         if match is None or not _covers(match[3], database):
             continue
-        privileges = {privilege.strip() for privilege in match[2].split(",")}
-        if privileges & {"ALL PRIVILEGES", "TRIGGER"}:
-            found = match[1] == "GRANT"
-    return found
+        has = not {privilege.strip() for privilege in match[2].split(",")}.isdisjoint(_SEES_TRIGGERS)
+        if match[1] == "REVOKE":
+            if has:
+                return False
+        elif match[3] == _EVERYTHING:
+            everywhere = everywhere or has
+        else:
+            on_database.append(has)
+    return everywhere or (bool(on_database) and all(on_database))
 
 
 def _covers(pattern: str, database: str) -> bool:

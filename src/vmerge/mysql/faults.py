@@ -213,10 +213,10 @@ _HINTS = {
     1045: "Correct user or password. If they are right: an account with REQUIRE SSL or REQUIRE X509 refuses in these "
     "words whoever comes without TLS, or without a certificate.",
     1105: "The target's table does not match the rows: compare SHOW CREATE TABLE on both sides.",
-    1142: "Grant the account that privilege.",
+    1142: "Grant the account that privilege; `vmerge check --grants FILE` prints what is needed.",
     1146: "Create the table on the target with the source's definition, then start the stream again.",
     1153: "Raise max_allowed_packet on the target.",
-    1227: "Grant the account that privilege; `vmerge check FILE` names what is needed.",
+    1227: "Grant the account that privilege; `vmerge check --grants FILE` prints what is needed.",
     1236: "Look at the source's error log. If another program reads with the same server_id, stop it. If it is an "
     "anonymous transaction, set gtid_mode=ON and carry its rows over by hand: the next start is served without it.",
     2061: "Set `tls` to a mode that verifies the server; if it is yours, look at the account's plugin.",

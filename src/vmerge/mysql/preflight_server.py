@@ -18,6 +18,7 @@ from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
 from vmerge.core.findings import Finding, error, warning
+from vmerge.core.grants import Grant, account_name
 from vmerge.mysql import sql
 from vmerge.mysql.connect import REFUSED_METHOD, Endpoint, connect, drop
 from vmerge.mysql.faults import describe, errno_of, hint_of
@@ -103,6 +104,14 @@ def open_server(endpoint: Endpoint, variables: Iterable[str]) -> ServerView | Fi
         return unreachable(endpoint, failure)
 
 
+def read_account(connection: Connection[Any]) -> str:
+    """Return the account that a server took us for, as GRANT writes it."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.READ_ACCOUNT)
+        user, _, host = str(cursor.fetchone()[0]).rpartition("@")
+    return account_name(user, host)
+
+
 def unreachable(endpoint: Endpoint, failure: Exception) -> Finding:
     """Say why a server cannot be examined."""
     errno = errno_of(failure)
@@ -138,18 +147,21 @@ def check_kind(server: ServerView, oldest: tuple[int, int, int]) -> Iterator[Fin
         yield error("version", server.where, f"is MySQL {version}; at least {needed} is needed", "Upgrade the server.")
 
 
-def check_privileges(server: ServerView, needs: Mapping[str, Iterable[str]], user: str) -> Iterator[Finding]:
-    """Yield one finding a database for privileges that the account lacks on it; ``needs`` is by database."""
-    for database, privileges in needs.items():
-        missing = [privilege for privilege in privileges if not _has(server, database, privilege)]
-        if missing:
-            names = ", ".join(missing)
-            yield error(
-                "privilege",
-                server.where,
-                f"the account {user} lacks {names} on {sql.quoted(database)}",
-                f"GRANT {names} ON {sql.quoted(database)}.* TO the account.",
-            )
+def check_privileges(server: ServerView, grants: Iterable[Grant], user: str) -> Iterator[Finding]:
+    """Yield one finding for each grant on a database of which the account lacks something."""
+    for grant in grants:
+        if grant.database is not None:
+            database = grant.database
+            missing = tuple(privilege for privilege in grant.privileges if not _has(server, database, privilege))
+            if missing:
+                yield lacking(server, grant, missing, user)
+
+
+def lacking(server: ServerView, grant: Grant, missing: Iterable[str], user: str) -> Finding:
+    """Say that the account lacks privileges of a grant, with the statement that gives them."""
+    place = "" if grant.database is None else f" on {sql.quoted(grant.database)}"
+    text = f"the account {user} lacks {', '.join(missing)}{place}"
+    return error("privilege", server.where, text, grant.statement(read_account(server.connection)))
 
 
 def _has(server: ServerView, database: str, privilege: str) -> bool:

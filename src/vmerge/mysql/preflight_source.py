@@ -2,16 +2,15 @@
 
 Knows: the variables and privileges that a dump of whole rows by GTID needs. Never knows: tables or the target. Used
 by ``preflight.py``.
-
-Least privileges of the account on a source, found by trying: REPLICATION SLAVE on *.* and SELECT on each database that
-is carried. REPLICATION CLIENT is not needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vmerge.core.accounts import source_grants
 from vmerge.core.findings import Finding, error, warning
+from vmerge.core.grants import REPLICATION_SLAVE, Grant
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import Start
 from vmerge.mysql import sql
@@ -23,6 +22,7 @@ from vmerge.mysql.preflight_server import (
     check_databases,
     check_privileges,
     check_variables,
+    lacking,
 )
 
 OLDEST_SOURCE = (8, 0, 13)
@@ -63,7 +63,7 @@ def check_source(
     yield from check_variables(server, _EXPECTATIONS)
     yield from _check_what_is_written(server)
     yield from _check_replication_privilege(server, user)
-    yield from check_privileges(server, {database: ("SELECT",) for database in databases}, user)
+    yield from check_privileges(server, source_grants(databases), user)
     yield from check_databases(server, databases, "Correct `databases` in the workflow file.")
     yield from _check_position(server, start, checkpoint)
 
@@ -104,12 +104,7 @@ def _check_replication_privilege(server: ServerView, user: str) -> Iterator[Find
         if errno != PARSE_ERROR:
             break
     if errno in PRIVILEGE_MISSING:
-        yield error(
-            "privilege",
-            server.where,
-            f"the account {user} lacks REPLICATION SLAVE",
-            "GRANT REPLICATION SLAVE ON *.* TO the account.",
-        )
+        yield lacking(server, Grant((REPLICATION_SLAVE,)), (REPLICATION_SLAVE,), user)
 
 
 def _check_position(server: ServerView, start: Start, checkpoint: GtidSet | None) -> Iterator[Finding]:

@@ -2,24 +2,19 @@
 
 Knows: the variables and privileges that applying row events needs. Never knows: tables or sources. Used by
 ``preflight.py``.
-
-Least privileges of the account on the target, found by trying: REPLICATION_APPLIER on *.*, for row events; SELECT,
-INSERT, UPDATE and DELETE on each database that is merged into, for statements TRIGGER, too; CREATE, SELECT, INSERT,
-UPDATE and DELETE on the control database. To run schema changes (``on_ddl: execute``): ALTER, CREATE and INDEX on the
-merged databases, ALTER, DROP and INDEX on the control database.
-BINLOG itself needs only INSERT, UPDATE or DELETE, as the row says, and fails without a text when they lack (1105);
-SELECT is for the schema and for comparing rows. BINLOG_ADMIN with SESSION_VARIABLES_ADMIN would serve in place of
-REPLICATION_APPLIER, but may do more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from pymysql.err import MySQLError
 
+from vmerge.core.accounts import database_grants
 from vmerge.core.appliers import ApplierPolicy, ApplierSetting
 from vmerge.core.findings import Finding, error, warning
+from vmerge.core.grants import REPLICATION_APPLIER, Grant
 from vmerge.core.schema_policy import OnDdl
 from vmerge.mysql.control_layout import LAYOUT, ControlLayout
 from vmerge.mysql.preflight_server import (
@@ -43,12 +38,6 @@ TARGET_VARIABLES = (
     "slave_type_conversions",
     "super_read_only",
 )
-
-ROW_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE")
-CONTROL_PRIVILEGES = ("CREATE", *ROW_PRIVILEGES)
-DDL_PRIVILEGES = ("ALTER", "CREATE", "INDEX")
-REHEARSAL_PRIVILEGES = ("ALTER", "DROP", "INDEX")
-"""On the control database, where a schema change is tried on an empty copy."""
 
 _EXPECTATIONS: tuple[Expectation, ...] = (
     (
@@ -84,18 +73,17 @@ _EXPECTATIONS: tuple[Expectation, ...] = (
 
 
 def check_target(
-    server: ServerView, user: str, databases: Iterable[str], control_database: str, on_ddl: OnDdl
+    server: ServerView, user: str, databases: Sequence[str], control_database: str, on_ddl: OnDdl
 ) -> Iterator[Finding]:
-    """Yield what does not fit at the target."""
+    """Yield what does not fit at the target, but for what an applier needs: see ``check_policy``."""
     yield from check_variables(server, _EXPECTATIONS)
-    runs_ddl = on_ddl is OnDdl.EXECUTE
     upgrade = yield from _check_layout(server, control_database)
-    needs = {database: ROW_PRIVILEGES + (DDL_PRIVILEGES if runs_ddl else ()) for database in databases}
-    control = CONTROL_PRIVILEGES + (REHEARSAL_PRIVILEGES if runs_ddl else ())
-    control += tuple(one for one in upgrade if one not in control)
-    yield from check_privileges(server, {**needs, control_database: control}, user)
+    # Whether TRIGGER is needed depends on the appliers that the tables get.
+    *merged, control = database_grants(databases, control_database, ApplierSetting.AUTO, on_ddl)
+    control = replace(control, privileges=tuple(dict.fromkeys(control.privileges + upgrade)))
+    yield from check_privileges(server, [*merged, control], user)
     yield from check_databases(
-        server, needs, "Create it, with its tables, or correct `databases` in the workflow file."
+        server, databases, "Create it, with its tables, or correct `databases` in the workflow file."
     )
 
 
@@ -133,14 +121,14 @@ def check_policy(server: ServerView, policy: ApplierPolicy) -> Iterator[Finding]
             "statements-only",
             server.where,
             f"{policy.refusal}: rows go as INSERT, UPDATE and DELETE",
-            "GRANT REPLICATION_APPLIER ON *.* TO the account, where that is possible: row events cost less.",
+            f"{Grant((REPLICATION_APPLIER,)).statement(policy.account)} Where that is possible, row events cost less.",
         )
     else:
         yield error(
             "privilege",
             server.where,
             policy.refusal,
-            "GRANT REPLICATION_APPLIER ON *.* TO the account, or choose `applier: auto`.",
+            policy.events_hint,
         )
 
 

@@ -16,6 +16,9 @@ def quoted(name: str) -> str:
 
 # Both sides
 
+READ_ACCOUNT = "SELECT CURRENT_USER()"
+"""The account that privileges belong to, as ``user@host``."""
+
 READ_CIPHER = "SHOW SESSION STATUS LIKE 'Ssl_cipher'"
 """Empty when the session is not encrypted."""
 

@@ -38,7 +38,7 @@ def test_the_choice_and_its_reason(
     ("policy", "source", "target", "id"),
     [
         (ApplierPolicy(ApplierSetting.EVENTS), TABLE, WIDER, "columns-differ"),
-        (ApplierPolicy(ApplierSetting.EVENTS, REFUSED), TABLE, TABLE, "columns-differ"),
+        (ApplierPolicy(ApplierSetting.EVENTS, REFUSED), TABLE, TABLE, "privilege"),
         (ApplierPolicy(), WIDER, TABLE, "columns-differ"),
         (ApplierPolicy(), TABLE, replace(WIDER, has_triggers=True), "triggers"),
         (ApplierPolicy(unseen=frozenset({"shop"})), TABLE, WIDER, "privilege"),

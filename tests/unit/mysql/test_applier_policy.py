@@ -32,3 +32,12 @@ def test_a_partial_revoke() -> None:
     grants = ["GRANT TRIGGER ON *.* TO `u`@`%`", "REVOKE TRIGGER ON `shop`.* FROM `u`@`%`"]
     assert not may_trigger(grants, "shop")
     assert may_trigger(grants, "other")
+
+
+def test_the_pattern_that_fits_best_decides() -> None:
+    """A grant with TRIGGER does not help where the server takes another one of the same database (seen on 9.7.4)."""
+    other = "GRANT SELECT ON `shop\\_1`.* TO `u`@`%`"
+    trigger = "GRANT TRIGGER ON `shop_1`.* TO `u`@`%`"
+    assert may_trigger([trigger], "shop_1")
+    assert not may_trigger([other, trigger], "shop_1")
+    assert may_trigger([other, trigger, "GRANT TRIGGER ON *.* TO `u`@`%`"], "shop_1")

@@ -66,8 +66,15 @@ def mode_of(path: os.PathLike[str]) -> int:
 
 
 def test_background_daemon(site: Site) -> None:
-    """``daemon start`` returns when the daemon answers; a second one is refused; ``daemon stop`` leaves nothing."""
-    started = site.vmerge("daemon", "start", str(site.workflows))
+    """``daemon start`` returns when the daemon answers; a second one is refused; ``daemon stop`` leaves nothing.
+
+    Whatever the umask, nothing is open to others; and no password is shown anywhere.
+    """
+    umask = os.umask(0)
+    try:
+        started = site.vmerge("daemon", "start", str(site.workflows))
+    finally:
+        os.umask(umask)
     assert started.returncode == 0, started.stderr
     pid = site.client.status()["pid"]
     try:
@@ -81,12 +88,16 @@ def test_background_daemon(site: Site) -> None:
         names = {path.name: mode_of(path) for path in site.state_folder.iterdir()}
         assert names == {"daemon.lock": 0o600, "daemon.log": 0o600, "control.sock": 0o600}
         assert mode_of(site.state_folder) == 0o700
+        assert "secret" in site.environment().values()
+        assert "secret" not in Path(f"/proc/{pid}/cmdline").read_text()
+        assert "secret" not in json.dumps(site.client.status())
     finally:
         stopped = site.vmerge("daemon", "stop")
     assert (stopped.returncode, stopped.stdout) == (0, "The daemon has stopped.\n")
     assert not (site.state_folder / "control.sock").exists()
     log = (site.state_folder / "daemon.log").read_text()
     assert "Traceback" not in log
+    assert "secret" not in log
     assert log.rstrip().endswith("stopped")
     assert site.vmerge("daemon", "stop").returncode == DAEMON
 

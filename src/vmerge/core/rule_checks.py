@@ -62,13 +62,22 @@ def _within_one_stream(target: TableSchema, layout: Layout) -> TableSchema:
 
 
 def check_filter(where: str, source: TableSchema, rule: TableRule) -> Iterator[Finding]:
-    """Tell a filter that cannot be decided exactly for the source's columns."""
+    """Tell a filter that cannot be decided exactly for the source's columns, or looks at none of them."""
     if rule.where is None:
         return
     try:
-        bind(rule.where, columns_of_schema(source))
+        row_filter = bind(rule.where, columns_of_schema(source))
     except FilterRefused as refusal:
         yield error("filter-refused", where, refusal.message, refusal.hint or "Write another filter.")
+        return
+    if not rule.where.columns:
+        what = "every row" if row_filter.decide(()) else "no row"
+        yield warning(
+            "filter-constant",
+            where,
+            f"the filter `{rule.where.text}` names no column: it lets {what} through",
+            "Remove it, or name a column; to leave a table out, put it under `exclude`.",
+        )
 
 
 def check_names(rules: Mapping[str, StreamRules], tables: Mapping[str, Sequence[TableName]]) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ way a cascade that only the target has would change rows that the source kept.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from vmerge.core.appliers import ANY_APPLIER, ApplierKind, ApplierPolicy, Choice, NoApplier
@@ -136,6 +136,19 @@ def check_quarantine(
             "row that is kept off could not be applied",
             "Give these tables the policy `stop` under `true_duplicates.tables`.",
         )
+
+
+def check_duplicate_patterns(duplicates: DuplicateRules, names: Collection[TableName]) -> Iterator[Finding]:
+    """Find patterns of policies that no carried table matches: another policy than was meant counts then."""
+    for pattern, policy in duplicates.tables:
+        if not any(pattern.matches(name) for name in names):
+            yield warning(
+                "duplicates-without-table",
+                "workflow",
+                f"the pattern `{pattern.text}` under `true_duplicates.tables` matches no table of any stream, so its "
+                f"policy `{policy.value}` is nowhere followed",
+                "Correct it if it should. Patterns are in the target's names.",
+            )
 
 
 def _check_patterns(streams: Sequence[StreamTables]) -> Iterator[Finding]:

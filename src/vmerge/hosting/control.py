@@ -11,7 +11,7 @@ token that stands in the settings of a monitoring system must not stop a merge.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ class TcpAddress:
 
     host: str
     port: int
-    token: str
+    token: str = field(repr=False)
 
 
 class ControlServer:

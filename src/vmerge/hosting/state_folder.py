@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +19,11 @@ LOCK_NAME = "daemon.lock"
 
 
 def open_private(path: Path) -> IO[str]:
-    """Open a file to read and append, closed to other users, making it if need be."""
-    return os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "a+")
+    """Open a file to read and append, closed to other users, making it if need be; a link there is refused."""
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    file = os.fdopen(descriptor, "a+")
+    os.fchmod(descriptor, 0o600)  # also one that was there before, or that an odd umask made
+    return file
 
 
 @contextmanager
@@ -27,10 +31,11 @@ def locked_folder(folder: Path) -> Iterator[None]:
     """Hold a state folder, so that one daemon at most uses it; it is made if missing, closed to other users.
 
     Raises:
-        DaemonError: another process holds it, or it cannot be made.
+        DaemonError: another process holds it, it cannot be made, or other users can change what is in it.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make(folder)
+        _require_ours(folder)
         lock = open_private(folder / LOCK_NAME)
     except OSError as error:
         raise DaemonError(
@@ -56,6 +61,31 @@ def locked_folder(folder: Path) -> Iterator[None]:
                 hint="Make room on its disk, or name another with --state-dir.",
             ) from error
         yield
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and what leads to it, closed to others whatever the umask is."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def _require_ours(folder: Path) -> None:
+    """Refuse a folder in which others could put links where our files come, or replace them.
+
+    Raises:
+        DaemonError: it is another user's, or others may write in it; or it is a link that another user made.
+    """
+    user = os.geteuid()
+    hint = "Name a folder of your own with --state-dir or VMERGE_STATE_DIR; one that does not exist yet is made."
+    if folder.lstat().st_uid != user or folder.stat().st_uid != user:
+        raise DaemonError(f"the state folder {folder} belongs to another user", hint=hint)
+    mode = folder.stat().st_mode
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise DaemonError(
+            f"other users may write in the state folder {folder} (mode {mode & 0o7777:o})",
+            hint=f"chmod 700 {folder}, if all that is in it is yours. {hint}",
+        )
 
 
 def is_locked(folder: Path) -> bool:

@@ -23,7 +23,7 @@ from vmerge.core.risk import Counting
 from vmerge.core.rules import Start, StreamRules, TableName
 from vmerge.core.schema import TableSchema
 from vmerge.core.schema_policy import OnDdl
-from vmerge.core.table_checks import StreamTables, check_quarantine, check_tables
+from vmerge.core.table_checks import StreamTables, check_duplicate_patterns, check_quarantine, check_tables
 from vmerge.errors import PreflightError, ServersUnreachable
 from vmerge.mysql.applier_policy import read_policy
 from vmerge.mysql.checkpoints import ControlTables
@@ -239,6 +239,8 @@ class _Examination:
         )
         names = {name for stream in streams for _, name in stream.carried()}
         self.findings.extend(check_quarantine(self._facts.duplicates, names, targets))
+        if is_whole:
+            self.findings.extend(check_duplicate_patterns(self._facts.duplicates, names))
         self.findings.extend(self._check_partial_images(names))
         self.findings.extend(self._check_ruled_documents())
 

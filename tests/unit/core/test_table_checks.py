@@ -12,7 +12,13 @@ from vmerge.core.duplicates import DuplicatePolicy, DuplicateRules
 from vmerge.core.findings import Finding, Findings, Severity
 from vmerge.core.rules import StreamRules, TablePattern, TableRule
 from vmerge.core.schema import Column, ForeignKey, KeyPart, TableSchema, UniqueKey
-from vmerge.core.table_checks import StreamTables, check_pairs, check_quarantine, check_tables
+from vmerge.core.table_checks import (
+    StreamTables,
+    check_duplicate_patterns,
+    check_pairs,
+    check_quarantine,
+    check_tables,
+)
 
 RULES = StreamRules.build({"shop_0": "shop"})
 ID = Column("id", 1, "int", nullable=False)
@@ -130,6 +136,30 @@ def test_only_tables_whose_rows_can_be_followed_alone_may_set_duplicates_aside()
     one_table = DuplicateRules(tables=((TablePattern("shop.plain"), DuplicatePolicy.QUARANTINE),))
     assert list(check_quarantine(one_table, by_name, by_name)) == []
     assert list(check_quarantine(everywhere, [("shop", "plain"), ("shop", "missing")], by_name)) == []
+
+
+def test_a_policy_that_no_table_has_is_told() -> None:
+    """A misspelt pattern leaves its tables with another policy than was meant."""
+    patterns = (
+        (TablePattern("shop.plain"), DuplicatePolicy.QUARANTINE),
+        (TablePattern("shop.pl?n"), DuplicatePolicy.STOP),
+    )
+    (finding,) = check_duplicate_patterns(DuplicateRules(tables=patterns), [("shop", "plain")])
+    assert (finding.id, finding.severity) == ("duplicates-without-table", Severity.WARNING)
+    assert "`shop.pl?n`" in finding.text
+    assert "`stop`" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [("1 = 0", "lets no row through"), ("NULL", "lets no row through"), ("1 = 1", "lets every row through")],
+)
+def test_a_filter_without_a_column_is_told(where: str, says: str) -> None:
+    """A condition that is the same for every row is most likely not what was meant."""
+    side = stream(table("customer"), rules=ruled(replace(RULE, where=parse(where))))
+    (finding,) = check_tables([side], {("shop", "client"): WITH_ORIGIN})
+    assert (finding.id, finding.severity) == ("filter-constant", Severity.WARNING)
+    assert says in finding.text
 
 
 def test_the_first_pattern_decides_the_policy() -> None:

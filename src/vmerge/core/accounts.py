@@ -18,6 +18,9 @@ from vmerge.core.appliers import ApplierSetting
 from vmerge.core.grants import REPLICATION_APPLIER, REPLICATION_SLAVE, ROWS, TRIGGER, Grant
 from vmerge.core.schema_policy import OnDdl
 
+CONTROL = ("CREATE", *ROWS)
+"""On the control database. An upgrade of its tables that adds columns needs ALTER, too, for that time."""
+
 _SCHEMA_CHANGES = ("ALTER", "CREATE", "INDEX")
 _REHEARSALS = ("ALTER", "DROP", "INDEX")
 """On the control database, where a schema change is tried on an empty copy."""
@@ -44,4 +47,4 @@ def database_grants(
     merged = ROWS + ((TRIGGER,) if applier is ApplierSetting.STATEMENTS else ()) + (_SCHEMA_CHANGES if runs else ())
     for database in databases:
         yield Grant(merged, database)
-    yield Grant(("CREATE", *ROWS) + (_REHEARSALS if runs else ()), control_database)
+    yield Grant(CONTROL + (_REHEARSALS if runs else ()), control_database)

@@ -23,6 +23,8 @@ from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
 from vmerge import __version__
+from vmerge.core.accounts import CONTROL
+from vmerge.core.grants import Grant
 from vmerge.errors import LockConflict, TargetRejected
 from vmerge.mysql.faults import describe, errno_of
 from vmerge.mysql.sql import quoted
@@ -299,8 +301,8 @@ class ControlLayout:
                 raise
             raise TargetRejected(
                 f"the control tables in {self._database} cannot be upgraded to layout {LAYOUT}: {describe(error)}",
-                hint=f"GRANT CREATE, ALTER, INSERT ON {quoted(self._database)}.* TO the account for the first start of "
-                f"this version, then start the streams; ALTER may be revoked afterwards.",
+                hint=f"{Grant((*CONTROL, 'ALTER'), self._database).statement('the account')} It is for the first start "
+                "of this version: start the streams then; ALTER may be revoked afterwards.",
             ) from error
 
     def _tables(self, connection: Connection[Any]) -> set[str]:

@@ -60,6 +60,7 @@ def test_a_wait_with_odd_names(page: Page, watched: Watched) -> None:
     page.wait_for(f"b → a: {ODD_TABLE}.{ODD_KEY} held by id=1; since ", ".aside")
     page.wait_for("a has 1 transaction to go until its fence; ends with transactions of a", ".aside")
     page.wait_for(ODD_KEY, ROW.format("b"))
+    page.wait_for(site.streams()["b"]["blocked"]["hindered"][0]["text"], ".aside li")
     site.client.start(site.workflow, ["a"], None)
     page.wait_for("Nobody waits.", ".aside")
     site.require_exact()

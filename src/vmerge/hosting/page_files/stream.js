@@ -74,6 +74,7 @@ function factsOf(stream) {
     ["lag by commit time", duration(stream.lag_seconds)],
     ["lag by heartbeat", duration(stream.heartbeat_lag_seconds)],
     ["source purges in", purgeOf(stream)],
+    ["stops", stopOf(stream)],
     ["waited", listed(waited, (seconds) => duration(seconds))],
     ["conflicts", listed({ waits: conflicts.waits, jumps: conflicts.jumps, "joint commits": conflicts.joints }, number)],
     ["verdicts", listed(conflicts.verdicts, number)],
@@ -88,6 +89,10 @@ function factsOf(stream) {
 
 function purgeOf({ purge_in_seconds: seconds, purge_unknown: why }) {
   return seconds === null ? `– (${why})` : duration(seconds);
+}
+
+function stopOf({ stops_at: stop }) {
+  return stop === null ? "–" : `in ${counted(stop.missing, "transaction", "transactions")}, at ${stop.position}`;
 }
 
 function listed(figures, words) {

@@ -120,6 +120,7 @@ function edgeText(edge, blocked) {
     parts.push(`since ${duration(blocked.seconds)}`);
     parts.push(...distancesOf(blocked.awaited.filter((one) => one.stream === edge.to && !one.is_itself)));
     if (blocked.ends_with !== null) parts.push(`ends with ${blocked.ends_with}`);
+    parts.push(...blocked.hindered.filter((one) => one.stream === edge.to).map((one) => one.text));
   }
   if (edge.is_in_cycle) parts.push("in a cycle");
   return parts.join("; ");
@@ -143,7 +144,7 @@ function barriersOf({ streams }) {
       text:
         `${stream} waits since ${duration(barrier.seconds)} ` +
         (barrier.awaited.length ? `for ${barrier.awaited.join(", ")} to come to the same one` : "while it is run") +
-        `: ${barrier.statement}`,
+        `: ${[barrier.statement, ...barrier.hindered.map((one) => one.text)].join("; ")}`,
       level: "slow",
     }));
 }

@@ -4,6 +4,7 @@ Knows: what Ctrl-C means while modules load, which takes a good part of a second
 console script and `vmerge.__main__`.
 """
 
+import io
 import os
 import signal
 import sys
@@ -21,6 +22,8 @@ def run() -> None:
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     from vmerge.cli.main import main  # here, since it loads all modules
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error has it: not every terminal is UTF-8
     try:
         signal.signal(signal.SIGINT, handler)
         main(prog_name="vmerge")

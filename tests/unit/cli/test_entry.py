@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -61,3 +62,16 @@ def test_a_command_is_interrupted_without_a_traceback(tmp_path: Path) -> None:
             output, errors = process.communicate(timeout=60)
     assert (process.returncode, output) == (INTERRUPTED, "")
     assert "Traceback" not in errors
+
+
+def test_a_terminal_without_a_letter_shows_its_number(tmp_path: Path) -> None:
+    """What the output's encoding does not have is written as its number; the command ends as ever."""
+    server = "host: 127.0.0.1, port: {port}, user: Łukasz, password_env: ENTRY_PASSWORD"
+    streams = f"streams: {{a: {{{server.format(port=2)}, databases: {{x: y}}}}}}"
+    file = tmp_path / "w.yaml"
+    file.write_text(f"workflow: w\ntarget: {{{server.format(port=1)}}}\n{streams}\n", encoding="utf-8")
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1", "ENTRY_PASSWORD": "secret"}
+    command = (sys.executable, "-m", "vmerge", "check", str(file))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert "cannot connect to 127.0.0.1:1 as \\u0141ukasz" in done.stdout

@@ -19,6 +19,7 @@ from typing import Any
 
 from vmerge.core.position import GtidSet
 from vmerge.errors import VerificationFailed, VmergeError
+from vmerge.lab.arguments import above_zero
 from vmerge.lab.comparison import Comparison, Shard, compare
 from vmerge.lab.merge import Merge, Stream
 from vmerge.lab.servers import Lab, Server
@@ -248,7 +249,7 @@ def _interrupt(_number: int, _frame: object) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo. Exit codes: 0 equal, 9 different, 130 interrupted, others as vmerge's own."""
     parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=20.0, help="how long the workload writes (default 20)")
+    parser.add_argument("--seconds", type=above_zero, default=20.0, help="how long the workload writes (default 20)")
     parser.add_argument("--keep", action="store_true", help="leave it running afterwards, until Ctrl-C")
     chosen = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="  %(message)s")  # a first run fetches MySQL, and says so

@@ -22,6 +22,7 @@ from typing import Any
 
 from vmerge.core.position import GtidSet
 from vmerge.errors import VerificationFailed, VmergeError
+from vmerge.lab.arguments import above_zero, count
 from vmerge.lab.comparison import Comparison, Shard, compare
 from vmerge.lab.merge import Merge, Stream
 from vmerge.lab.processes import resident_memory_bytes
@@ -153,8 +154,8 @@ def _run_load(lab: Lab, merge: Merge, wanted: Wanted, seen: Soak) -> None:
     loads = [Sysbench(lab, stream.server, wanted.load_of(number)) for number, stream in enumerate(merge.streams)]
     try:
         began_at = time.monotonic()
-        for count in itertools.count(1):
-            if _end_within(loads, began_at + count * SAMPLE_SECONDS):
+        for number in itertools.count(1):
+            if _end_within(loads, began_at + number * SAMPLE_SECONDS):
                 break
             seen.samples.append(_sample(merge, time.monotonic() - began_at))
             _tell_sample(seen.samples[-1])
@@ -252,11 +253,13 @@ def _interrupt(_number: int, _frame: object) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the soak. Exit codes: 0 passed, 9 not passed, 130 interrupted, others as vmerge's own."""
     parser = argparse.ArgumentParser(prog="scripts/soak", description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=30.0, help="how long sysbench writes (default 30)")
-    parser.add_argument("--rate", type=float, default=200.0, help="transactions a second on each shard (default 200)")
+    parser.add_argument("--minutes", type=above_zero, default=30.0, help="how long sysbench writes (default 30)")
+    parser.add_argument(
+        "--rate", type=above_zero, default=200.0, help="transactions a second on each shard (default 200)"
+    )
     parser.add_argument("--load", choices=LOADS, default=LOADS[0], help=f"sysbench's load (default {LOADS[0]})")
-    parser.add_argument("--tables", type=int, default=2, help="how many tables (default 2)")
-    parser.add_argument("--rows", type=int, default=20_000, help="rows of each table on each shard (default 20000)")
+    parser.add_argument("--tables", type=count, default=2, help="how many tables (default 2)")
+    parser.add_argument("--rows", type=count, default=20_000, help="rows of each table on each shard (default 20000)")
     chosen = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")  # a first run fetches MySQL, and says so
     signal.signal(signal.SIGTERM, _interrupt)

@@ -120,7 +120,7 @@ def _command(program: str, script: Path, server: Server, load: Load) -> tuple[st
         f"--table-size={load.rows}",
         f"--id-offset={load.offset}",
         f"--rate={load.rate:g}",
-        f"--time={load.seconds:.0f}",
+        f"--time={max(1, round(load.seconds))}",
         "--events=0",
         "run",
     )

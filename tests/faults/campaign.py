@@ -89,15 +89,15 @@ class Scene:
     @contextmanager
     def quiet(self) -> Iterator[None]:
         """Let nobody write; the shards stand where every transaction of theirs is whole."""
-        pauses = self.workload.pauses
         self.workload.pause()
-        wait_until(lambda: self._is_quiet(pauses), "the workload stands still", EQUAL_SECONDS)
+        wait_until(self._is_quiet, "the workload stands still", EQUAL_SECONDS)
         yield
         self.workload.resume()
+        wait_until(lambda: not self._is_quiet(), "the workload goes on", EQUAL_SECONDS)
 
-    def _is_quiet(self, pauses: int) -> bool:
+    def _is_quiet(self) -> bool:
         self.workload.require_running()
-        return self.workload.pauses > pauses
+        return self.workload.is_paused
 
 
 @dataclass(frozen=True)

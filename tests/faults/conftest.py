@@ -18,6 +18,8 @@ from tests.operating import Site
 from vmerge.lab.servers import Lab, Server
 
 NewSite = Callable[..., Site]
+CHECKPOINT = b"SET position = "
+"""What stands in the statement that writes a checkpoint, and in no other."""
 
 _numbers = itertools.count(1)
 
@@ -54,9 +56,9 @@ class Servers:
         """Return all of them."""
         return self.a, self.b, self.target
 
-    def shards(self) -> tuple[tuple[str, Server], ...]:
+    def shards(self) -> dict[str, Server]:
         """Return the shards by the names of their streams."""
-        return ("a", self.a), ("b", self.b)
+        return {"a": self.a, "b": self.b}
 
     def recover(self) -> None:
         """Bring back whatever a test left stopped, frozen or read-only."""

@@ -13,13 +13,14 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
 import pymysql
-from tests.faults.campaign import Fault, Scene
+from pymysql.cursors import Cursor
+from tests.faults.campaign import EQUAL_SECONDS, Fault, Scene
+from tests.faults.conftest import CHECKPOINT
 from tests.operating import wait_until
 
 from vmerge.lab.proxy import COMMIT, Moment, Pace, Proxy, Way
 from vmerge.lab.servers import Server
 
-CHECKPOINT = b".stream SET position = "
 SEEN_SECONDS = 10.0
 """How long a chance to break something is waited for."""
 
@@ -122,7 +123,8 @@ def server_read_only(scene: Scene, place: str) -> Iterator[None]:
 @contextmanager
 def sessions_killed(scene: Scene, place: str) -> Iterator[None]:
     """KILL of all of vmerge's sessions of one server."""
-    kill_sessions(scene, server_of(scene, place))
+    with server_of(scene, place).connect() as other, other.cursor() as cursor:
+        kill_sessions(scene, cursor)
     yield
 
 
@@ -132,17 +134,18 @@ def server_full(scene: Scene) -> Iterator[None]:
     target = scene.servers.target
     with target.connect() as other, other.cursor() as cursor:
         cursor.execute("SET GLOBAL max_connections = 1")
-        kill_sessions(scene, target)
+        kill_sessions(scene, cursor)
         scene.hold(0.5, 3.0)
         cursor.execute("SET GLOBAL max_connections = DEFAULT")
     yield
 
 
-def kill_sessions(scene: Scene, server: Server) -> None:
-    """KILL what vmerge has open."""
-    for number in server.sessions(scene.site.user):
+def kill_sessions(scene: Scene, cursor: Cursor) -> None:
+    """KILL what vmerge has open, in a session that is open already: there may be no room for another."""
+    cursor.execute("SELECT id FROM performance_schema.processlist WHERE user = %s", (scene.site.user,))
+    for (number,) in cursor.fetchall():
         with contextlib.suppress(pymysql.OperationalError):  # it has just ended by itself
-            server.query(f"KILL {number}")
+            cursor.execute(f"KILL {number}")
             scene.counts["sessions killed"] += 1
 
 
@@ -169,7 +172,7 @@ def cut_in_commit(scene: Scene, moment: Moment) -> Iterator[None]:
     """The connection to the target breaks in COMMIT."""
     before = scene.target.sprung
     scene.target.cut_when(COMMIT, moment, behind=CHECKPOINT)
-    wait_until(lambda: scene.target.sprung > before, "a COMMIT is met")
+    wait_until(lambda: scene.target.sprung > before, lambda: f"a COMMIT is met: {scene.look()}", EQUAL_SECONDS)
     yield
 
 
@@ -179,7 +182,7 @@ def cut_within(scene: Scene, place: str, way: Way) -> Iterator[None]:
     proxy = proxy_of(scene, place)
     before = proxy.sprung
     proxy.cut_within(way, scene.chance.randrange(1, 30_000))
-    wait_until(lambda: proxy.sprung > before, "so many bytes flow")
+    wait_until(lambda: proxy.sprung > before, lambda: f"so many bytes flow: {scene.look()}", EQUAL_SECONDS)
     yield
 
 

@@ -44,11 +44,12 @@ def run_campaign(
 ) -> Campaign:
     """Do chosen faults for so long; what came of them is printed in any case."""
     with ExitStack() as stack:
-        sources = {name: stack.enter_context(Proxy(server.host, server.port)) for name, server in servers.shards()}
+        sources = {
+            name: stack.enter_context(Proxy(server.host, server.port)) for name, server in servers.shards().items()
+        }
         target = stack.enter_context(Proxy(servers.target.host, servers.target.port))
-        shards = dict(servers.shards())
         name = f"campaign_{seed}"
-        site = CampaignSite(lab, name, shards, servers.target, places={**sources, "target": target})
+        site = CampaignSite(lab, name, servers.shards(), servers.target, places={**sources, "target": target})
         site.execute_schema_changes()
         stack.callback(site.end)
         site.start_daemon()

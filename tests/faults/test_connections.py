@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.faults.conftest import NewSite, Report, Servers
+from tests.faults.conftest import CHECKPOINT, NewSite, Report, Servers
 from tests.faults.test_crashes import wait_for_progress, workload_on
 from tests.operating import Site, insert_customers, wait_until
 
@@ -13,7 +13,6 @@ from vmerge.lab.servers import Lab
 
 pytestmark = [pytest.mark.server, pytest.mark.faults]
 
-CHECKPOINT = b".stream SET position = "
 LOSSES = 6
 LARGE_ROWS = 60
 LARGE_BYTES = 1024 * 1024

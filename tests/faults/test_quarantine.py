@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.faults.conftest import NewSite, Report, Servers
-from tests.faults.test_connections import CHECKPOINT
+from tests.faults.conftest import CHECKPOINT, NewSite, Report, Servers
 from tests.operating import Site, wait_until
 
 from vmerge.core.position import GtidSet

@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID, uuid4, uuid5
 
@@ -34,8 +34,9 @@ from vmerge.core.table_checks import StreamTables, check_pairs, check_quarantine
 from vmerge.errors import OrderRefused, TargetAltered
 from vmerge.hosting.hosted import NOWHERE, shown_position
 from vmerge.mysql.applier_policy import read_policy
+from vmerge.mysql.breaker import Breaker
 from vmerge.mysql.checkpoints import ControlTables, StoredStream
-from vmerge.mysql.connect import short_connection
+from vmerge.mysql.connect import Endpoint, short_connection
 from vmerge.mysql.definitions import Definitions, read_definitions
 from vmerge.mysql.faults import source_fault, target_fault
 from vmerge.mysql.lookup import SourcePlace, Witness
@@ -138,13 +139,29 @@ class WorkflowAssembly:
     Promise: a stream is taken over, and its state stored, only as the claim allows that is shown. Any thread may call.
     """
 
-    def __init__(self, workflow: Workflow, *, clock: Clock, spool_folder: Path | None = None) -> None:
+    def __init__(
+        self, workflow: Workflow, *, clock: Clock, spool_folder: Path | None = None, breaker: Breaker | None = None
+    ) -> None:
+        """``breaker`` ends its own calls, and not those of the players that it makes."""
         self._workflow = workflow
         self._clock = clock
         self._spool_folder = spool_folder
+        self._breaker = breaker or Breaker()
         self._tables = ControlTables(workflow.target.control_database, workflow.workflow)
+        self._target = workflow.target_endpoint.breakable(self._breaker)
         stop_positions = StopPositions(workflow.target.control_database, workflow.workflow)
-        self._states = MySqlStates(workflow.target_endpoint, self._tables, stop_positions)
+        self._states = MySqlStates(self._target, self._tables, stop_positions)
+
+    def for_one_order(self) -> WorkflowAssembly:
+        """See ``vmerge.hosting.hosted.Assembly``."""
+        return WorkflowAssembly(self._workflow, clock=self._clock, spool_folder=self._spool_folder, breaker=Breaker())
+
+    def interrupt(self) -> None:
+        """See ``vmerge.hosting.hosted.Assembly``."""
+        self._breaker.break_off()
+
+    def _source(self, stream: str) -> Endpoint:
+        return self._workflow.source_endpoint(stream).breakable(self._breaker)
 
     def claim(self, stream: str) -> Claim:
         """See ``vmerge.hosting.hosted.Assembly``."""
@@ -162,7 +179,7 @@ class WorkflowAssembly:
         """See ``vmerge.hosting.hosted.Assembly``."""
         stored = self._states.read(stream)
         position = GtidSet() if stored is None else stored.position
-        past = source_past(self._workflow.source_endpoint(stream))
+        past = source_past(self._source(stream))
         obstacle = StopPosition(stops_at).obstacle(position, past)
         if obstacle:
             raise OrderRefused(f"stream {stream} cannot stop at {stops_at}: {obstacle}")
@@ -175,7 +192,7 @@ class WorkflowAssembly:
         reader = self._skimmer(claim.stream)
         done = done_with_next(reader, stored.position, gtid, claim.stream)
         skip = Skip(gtid, reason, place_of(claim.owner))
-        return move_past(self._workflow.target_endpoint, self._tables, claim, stored.position, done, skip)
+        return move_past(self._target, self._tables, claim, stored.position, done, skip)
 
     def _skimmer(self, stream: str) -> DumpSource:
         """Return a reader that sees what there is, and no row of it; as another replica than the stream's."""
@@ -186,7 +203,7 @@ class WorkflowAssembly:
             spool_above_bytes=SPOOL_ABOVE_BYTES,
         )
         identity = uuid4()
-        endpoint = self._workflow.source_endpoint(stream)
+        endpoint = self._source(stream)
         server_id = _server_id(identity)
         return DumpSource(endpoint, server_id=server_id, replica_uuid=str(identity), surroundings=surroundings)
 
@@ -200,11 +217,13 @@ class WorkflowAssembly:
 
     def ask_source(self, stream: str) -> SourceFacts:
         """See ``vmerge.hosting.hosted.Assembly``."""
-        return read_source_facts(self._workflow.source_endpoint(stream), self._clock.wall)
+        return read_source_facts(self._source(stream), self._clock.wall)
 
     def enter(self, claim: Claim) -> None:
         """See ``vmerge.hosting.hosted.Assembly``. Raises ``PreflightError`` when something does not fit."""
-        require(examine(workflow_facts(self._workflow)))
+        facts = workflow_facts(self._workflow)
+        streams = tuple(replace(one, source=one.source.breakable(self._breaker)) for one in facts.streams)
+        require(examine(replace(facts, target=self._target, streams=streams)))
         self._states.enter(claim, lambda: self._start_position(claim.stream))
 
     def _start_position(self, stream: str) -> GtidSet:
@@ -212,7 +231,7 @@ class WorkflowAssembly:
         if isinstance(start, GtidSet):
             position = start
         else:
-            executed, purged = source_positions(self._workflow.source_endpoint(stream))
+            executed, purged = source_positions(self._source(stream))
             position = executed if start is StartAt.CURRENT else purged
         reason = start.value if isinstance(start, StartAt) else "a GTID set"
         logger.info(
@@ -316,11 +335,11 @@ class WorkflowAssembly:
         """
         databases = self._workflow.streams[stream].databases
         rules = self._workflow.rules_of(stream)
-        with short_connection(self._workflow.source_endpoint(stream), "reading schemas", source_fault) as connection:
+        with short_connection(self._source(stream), "reading schemas", source_fault) as connection:
             sources = read_schemas(connection, databases.keys())
             logs_cascades = read_logs_cascades(connection)
             altered_at = read_altered_at(connection, databases.keys())
-        endpoint = self._workflow.target_endpoint
+        endpoint = self._target
         with short_connection(endpoint, "reading schemas", target_fault) as connection:
             targets = read_schemas(connection, databases.values())
             definitions = read_definitions(connection, [name for name in targets if rules.may_fill(name)])

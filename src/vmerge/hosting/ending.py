@@ -8,9 +8,11 @@ The stop order
 A stop ends within ``stop_timeout_seconds`` in every state. Each step gets a share of that time, and the next follows
 only when threads are left:
 
-1. The token is set, which ends every wait at once, and reading from the source is broken: both are safe anywhere.
+1. The token is set, which ends every wait at once, and all calls are broken but those of a player to its target:
+   connecting, reading states and schemas, examining servers, reading from the source. This is safe anywhere.
 2. A target call that still runs is asked to end with KILL QUERY from a side connection; the player rolls back.
-3. The target's socket is shut: the server rolls back, or COMMIT's outcome stays open until the checkpoint is read.
+3. The target's socket is shut, and that over which a failure's reason is stored: the server rolls back, or COMMIT's
+   outcome stays open until the checkpoint is read.
 4. What still hangs is named in a ``StopTimeout``; the process may exit, since everything on the target is whole.
 
 Storing the state afterwards has a share of the bound, too, for the target may be what hangs.
@@ -48,12 +50,17 @@ class Ending:
             if one.is_alive:
                 self._board.update(one.name, phase=Phase.STOPPING, is_at_head=False)
             one.stop.set()
+        for one in hosted:
+            if one.is_alive:
+                one.assembly.interrupt()
         self._each(hosted, lambda parts: parts.interrupt_source())
         is_ended = self._join(hosted, _GRACE_SHARE)
         if not is_ended:
             self._each_aside(hosted, lambda parts: parts.kill_target_query())
             is_ended = self._join(hosted, _KILL_SHARE)
         if not is_ended:
+            for one in hosted:
+                one.last_words.interrupt()
             self._each(hosted, lambda parts: parts.interrupt_target())
             is_ended = self._join(hosted, _SHUT_SHARE)
         if not is_ended:

@@ -76,6 +76,12 @@ class Assembly(Protocol):
     does the player's opening.
     """
 
+    def for_one_order(self) -> Assembly:
+        """Return the same for one order to start a stream: ``interrupt`` ends that order's calls alone."""
+
+    def interrupt(self) -> None:
+        """End every call, present or future, with an error, for good; but none of the players that were built."""
+
     def claim(self, stream: str) -> Claim:
         """Look at a stream for the first time after an order to start it."""
 
@@ -152,8 +158,13 @@ class Hosted:
     Owner: the stream's orders; while the thread runs, it sets ``parts`` and what it finds.
     """
 
-    def __init__(self, name: str, order: Order) -> None:
+    def __init__(self, name: str, assembly: Assembly, order: Order) -> None:
+        """``assembly`` is the workflow's."""
         self.name = name
+        self.assembly = assembly.for_one_order()
+        """For what comes before there is a player: a stop ends it at once."""
+        self.last_words = assembly.for_one_order()
+        """For storing why the stream failed: a stop gives it time."""
         self.stop = StopToken()
         self.thread: threading.Thread | None = None
         self.parts: StreamParts | None = None
@@ -161,6 +172,8 @@ class Hosted:
         """What of it is not yet stored."""
         self.stops_at = order.stops_at
         """None while it is not known."""
+        self.stays = False
+        """Whether its thread has found that the stream is not to run, and is about to end."""
         self.is_entered: bool | None = None
         """Whether the target has a row for the stream, where a state can be stored; None while that is not known."""
         self.claim: Claim | None = None

@@ -81,7 +81,7 @@ class Supervisor:
         names = tuple(streams)
         self.board = Board(names)
         self._ending = Ending(workflow, self.board, clock, stop_timeout_seconds)
-        self._hosted = {name: Hosted(name, AS_STORED) for name in names}
+        self._hosted = {name: Hosted(name, assembly, AS_STORED) for name in names}
         self._orders = {name: threading.Lock() for name in names}
         self._failures: dict[str, VmergeError] = {}
         self._is_closed = False
@@ -132,19 +132,29 @@ class Supervisor:
         self._gate_keeper.begin(self._surrender)
         self._begin_aside()
         if self._late is not None:
-            self._late.join()  # bounded by its connection's time-outs; its word must not come behind ours
+            # Its word must not come behind ours.
+            self._late.join(self.stop_timeout_seconds * STORE_SHARE)
+            if self._late.is_alive():
+                raise DaemonError(
+                    "the target has not yet stored that the streams were stopped", hint="Start them in a moment."
+                )
         return tuple(name for name in names if self._start_one(name, order))
 
     def _start_one(self, name: str, order: Order) -> bool:
+        before = self._hosted[name]
+        if before.stays and before.thread is not None:
+            before.thread.join()  # it does nothing any more
         with self._lock:
             if self._is_closed:
                 raise DaemonError("nothing is started any more: the process is ending", hint="Start a new one.")
-            before = self._hosted[name]
-            if before.is_alive:
+            if before.is_alive and not before.stays:
                 if before.stop.is_set():
                     raise DaemonError(f"stream {name} is still stopping", hint="Start it when it has ended.")
+                if order.resumes:  # it may not have looked at the stored state yet
+                    accepted = before.order.accepted_schema_changes | order.accepted_schema_changes
+                    before.order = replace(before.order, resumes=True, accepted_schema_changes=accepted)
                 return False
-            hosted = self._hosted[name] = Hosted(name, order)
+            hosted = self._hosted[name] = Hosted(name, self._assembly, order)
             self._failures.pop(name, None)
             self.board.update(
                 name, state=StreamState.RUNNING, phase=Phase.CONNECTING, message="", blocked=None, is_at_head=False
@@ -187,7 +197,7 @@ class Supervisor:
             self._require_running(stream)
             try:
                 self._assembly.require_reachable(stream, stops_at)  # from where it stands now
-                self._assembly.write(self._claim(hosted), StreamState.RUNNING, "", stops_at)
+                self._assembly.write(self._claim(hosted, self._assembly), StreamState.RUNNING, "", stops_at)
             except Fenced as error:
                 self._fail(hosted, error)
                 raise
@@ -217,7 +227,7 @@ class Supervisor:
                 raise OrderRefused(
                     f"stream {stream} runs, so nothing of it is skipped", hint="Stop it first: `vmerge stop`."
                 )
-            position = self._assembly.skip(self._claim(hosted), gtid, reason)
+            position = self._assembly.skip(self._claim(hosted, self._assembly), gtid, reason)
             self.board.update(stream, applied=position)
             logger.warning("skipped transaction %s: %s", gtid, reason, extra=self._about(stream))
             return position
@@ -385,7 +395,7 @@ class Supervisor:
         for name in names:
             hosted = self._hosted[name]
             try:
-                claim = self._claim(hosted)
+                claim = self._claim(hosted, self._assembly)
                 if hosted.is_entered is None:
                     hosted.is_entered = self._assembly.find(claim) is not None
                 if hosted.is_entered:
@@ -431,8 +441,8 @@ class Supervisor:
         try:
             if not self._enter(hosted) or not self._may_run(hosted):
                 return None
-            parts = self._assembly.build(
-                self._claim(hosted),
+            parts = hosted.assembly.build(
+                self._claim(hosted, hosted.assembly),
                 self.board,
                 after_conflict=restarts.after_conflict,
                 accepted_schema_changes=hosted.order.accepted_schema_changes,
@@ -453,12 +463,12 @@ class Supervisor:
 
     def _may_run(self, hosted: Hosted) -> bool:
         """Look at the durable state, entering the stream if there is none; an operator's start overrides it."""
-        claim, is_first_look = self._claim(hosted), hosted.is_entered is None
-        stored = self._assembly.find(claim)
+        claim, is_first_look = self._claim(hosted, hosted.assembly), hosted.is_entered is None
+        stored = hosted.assembly.find(claim)
         hosted.is_entered = stored is not None
         if stored is None:
             try:
-                self._assembly.enter(claim)
+                hosted.assembly.enter(claim)
             except TargetError:
                 hosted.is_entered = None  # the connection may have broken behind the entry
                 raise
@@ -468,7 +478,7 @@ class Supervisor:
         if stored is not None and is_first_look:
             text = shown_position(stored.position)
             logger.info("goes on from its checkpoint, behind %s", text, extra=self._about(hosted.name))
-        if stored is not None and stored.state is not StreamState.RUNNING and not hosted.order.resumes:
+        if stored is not None and stored.state is not StreamState.RUNNING and self._stays(hosted):
             logger.info("stays %s: %s", stored.state.value, stored.message, extra=self._about(hosted.name))
             self.board.update(
                 hosted.name,
@@ -486,7 +496,7 @@ class Supervisor:
         known = NOWHERE if stored is None else stored.stops_at
         stops_at = known if hosted.order.stops_at is None else hosted.order.stops_at
         if stops_at != known or (stored is not None and stored.state is not StreamState.RUNNING):
-            self._assembly.write(self._claim(hosted), StreamState.RUNNING, "", stops_at)
+            hosted.assembly.write(self._claim(hosted, hosted.assembly), StreamState.RUNNING, "", stops_at)
         hosted.order = replace(hosted.order, resumes=False, stops_at=None)
         hosted.stops_at = stops_at
         self.board.update(hosted.name, stops_at=stops_at)
@@ -494,14 +504,20 @@ class Supervisor:
     def _come_to_stop(self, hosted: Hosted) -> None:
         """Store that a stream has come to where it was ordered to stop."""
         message = f"stopped as ordered, with all of {hosted.stops_at} applied and nothing behind it"
-        self._assembly.write(self._claim(hosted), StreamState.STOPPED, message, NOWHERE)
+        hosted.last_words.write(self._claim(hosted, hosted.last_words), StreamState.STOPPED, message, NOWHERE)
         self.board.update(hosted.name, state=StreamState.STOPPED, message=message, stops_at=NOWHERE)
         logger.info("%s", message, extra=self._about(hosted.name))
 
-    def _claim(self, hosted: Hosted) -> Claim:
+    def _stays(self, hosted: Hosted) -> bool:
+        """Decide that a stream stays as it is stored, unless an operator has wanted it to run by now."""
+        with self._lock:
+            hosted.stays = not hosted.order.resumes
+            return hosted.stays
+
+    def _claim(self, hosted: Hosted, assembly: Assembly) -> Claim:
         """Return what an order goes by, the same over all restarts: who took the stream meanwhile is to keep it."""
         if hosted.claim is None:
-            hosted.claim = self._assembly.claim(hosted.name)
+            hosted.claim = assembly.claim(hosted.name)
         return hosted.claim
 
     def _back_off(self, hosted: Hosted, failure: VmergeError, restarts: Restarts) -> None:
@@ -533,7 +549,7 @@ class Supervisor:
         that the source ended for the newer one's, is then but a consequence.
         """
         try:
-            self._assembly.write(self._claim(hosted), StreamState.ERROR, _text_of(failure))
+            hosted.last_words.write(self._claim(hosted, hosted.last_words), StreamState.ERROR, _text_of(failure))
         except Fenced as fenced:
             return fenced
         except Exception as error:  # whatever it is, the board must not go on to say that the stream runs

@@ -17,7 +17,7 @@ does not merge this workload (``workload.py`` tells of one where it does).
 Pauses
 ------
 On SIGUSR1 the process ends the business that each lane is in, prints ``paused`` on a line of its own and writes no more
-until SIGUSR2: what a target is compared with must stand still.
+until SIGUSR2, which it answers with ``resumed``: what a target is compared with must stand still.
 
 Lanes
 -----
@@ -46,8 +46,8 @@ from vmerge.lab.hot_lane import Lane
 LANES = 4
 JOIN_SECONDS = 130.0
 COLD_IDS_OF_A_LANE = 10_000_000
-PAUSED = "paused"
-"""What is printed once everything stands still."""
+PAUSED, RESUMED = "paused", "resumed"
+"""What is printed once everything stands still, and once it goes on: of two signals that wait, none is the earlier."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +191,7 @@ def _obey(workload: HotKeys, signals: Set[signal.Signals]) -> None:
                 print(PAUSED, flush=True)
             case signal.SIGUSR2:
                 workload.resume()
+                print(RESUMED, flush=True)
             case _:
                 workload.stop()
 

@@ -33,6 +33,7 @@ class Moment(Enum):
     BEFORE = "before the server got it"
     AFTER = "after the server answered it"
     UNHEARD = "before the server got it, and the server does not notice"
+    UNANSWERED = "after the server got it, whose answer stays away, as all answers of the proxy do until it thaws"
 
 
 class Way(Enum):
@@ -311,7 +312,10 @@ class _Link:
             self._proxy.wait_to_flow(Way.TO_SERVER)
             moment = self._proxy.spring(data, before)
             before = data
-            if moment is None:
+            if moment is Moment.UNANSWERED:
+                self._proxy.freeze(Way.TO_CLIENT)
+                self._proxy.has_sprung()
+            if moment is None or moment is Moment.UNANSWERED:
                 if self._forward(data, Way.TO_SERVER, self._server):
                     continue
                 return

@@ -57,16 +57,17 @@ class HotKeysProcess(Program):
         super().__init__(lab, f"hot-keys-{len(shards)}-{seed}", line)
 
     @property
-    def pauses(self) -> int:
-        """How often it has come to a standstill so far."""
-        return self.output.splitlines().count(hot_keys.PAUSED)
+    def is_paused(self) -> bool:
+        """Whether it stands still, and has not been let go on."""
+        answers = [line for line in self.output.splitlines() if line in (hot_keys.PAUSED, hot_keys.RESUMED)]
+        return answers[-1:] == [hot_keys.PAUSED]
 
     def pause(self) -> None:
-        """Ask it to stand still; it does as soon as ``pauses`` has grown."""
+        """Ask it to stand still; it does as soon as ``is_paused``. Not while it is yet to go on."""
         os.kill(self.pid, signal.SIGUSR1)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Ask it to go on; it does as soon as it is not ``is_paused``."""
         os.kill(self.pid, signal.SIGUSR2)
 
     def finish(self) -> Counter[str]:

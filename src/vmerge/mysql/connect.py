@@ -5,14 +5,12 @@ Knows: addresses, accounts, TLS and time-outs. Never knows: what a connection is
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
-import socket
 import ssl
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from pymysql.connections import Connection
@@ -20,6 +18,8 @@ from pymysql.constants import CLIENT
 from pymysql.err import MySQLError, OperationalError
 
 from vmerge.errors import VmergeError
+from vmerge.mysql.breaker import Breaker
+from vmerge.mysql.sockets import open_socket
 from vmerge.mysql.tls import Tls, TlsMode, raise_if_tls_failed
 
 CONNECT_TIMEOUT_SECONDS = 3
@@ -42,6 +42,12 @@ class Endpoint:
     password: str = field(repr=False)
     unix_socket: str | None = None
     tls: Tls = field(default_factory=Tls)
+    breaker: Breaker | None = field(default=None, repr=False, compare=False)
+    """What ends calls to this server from another thread; None if nothing does."""
+
+    def breakable(self, breaker: Breaker) -> Endpoint:
+        """Return the same server, with calls that this breaker ends."""
+        return replace(self, breaker=breaker)
 
     @property
     def is_on_this_machine(self) -> bool:
@@ -65,11 +71,13 @@ class Endpoint:
 def connect(endpoint: Endpoint, *, read_timeout_seconds: float, session: Mapping[str, str | int]) -> Connection[Any]:
     """Open a connection with autocommit on, counting matched rows, with these session variables set.
 
-    Blocks for a few times ``CONNECT_TIMEOUT_SECONDS`` at most. Raises PyMySQL's errors: the caller knows whether it is
-    a source or a target and translates (``mysql/faults.py``).
+    Blocks for a few times ``CONNECT_TIMEOUT_SECONDS`` at most, or until the endpoint's breaker is broken. Raises
+    PyMySQL's errors: the caller knows whether it is a source or a target and translates (``mysql/faults.py``).
     """
+    breaker = endpoint.breaker or Breaker()
+    connection = _closed_connection(endpoint, read_timeout_seconds)
     try:
-        connection = _connect(endpoint, read_timeout_seconds)
+        _shake_hands(connection, endpoint, breaker)
     except (struct.error, IndexError, ValueError) as error:
         raise OperationalError(NO_MYSQL, "what answers at this address is no MySQL server") from error
     except OperationalError as error:
@@ -78,10 +86,15 @@ def connect(endpoint: Endpoint, *, read_timeout_seconds: float, session: Mapping
             raise
         number, text = error.args  # a server may hang up before its alert is read
         raise OperationalError(number, f"{text}; it may have refused the client's certificate") from error
-    if session:
-        assignments = ", ".join(f"SESSION {name} = %s" for name in session)
-        with connection.cursor() as cursor:
-            cursor.execute(f"SET {assignments}", tuple(session.values()))
+    try:
+        breaker.watch(connection)
+        if session:
+            assignments = ", ".join(f"SESSION {name} = %s" for name in session)
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET {assignments}", tuple(session.values()))
+    except BaseException:
+        drop(connection)
+        raise
     connection._read_timeout = read_timeout_seconds  # type: ignore[attr-defined]  # no public way to change it
     return connection
 
@@ -93,8 +106,16 @@ class _Connection(Connection):
         return given if isinstance(given, ssl.SSLContext) else Tls().context()
 
 
-def _connect(endpoint: Endpoint, write_timeout_seconds: float) -> Connection[Any]:
-    return _Connection(
+def _shake_hands(connection: Connection[Any], endpoint: Endpoint, breaker: Breaker) -> None:
+    sock = open_socket(endpoint.unix_socket or (endpoint.host, endpoint.port), CONNECT_TIMEOUT_SECONDS, breaker)
+    # A second handle: with TLS the first one is handed on, and is nobody's any more, before the handshake begins.
+    with sock.dup() as handle, breaker.opening(handle):
+        connection.connect(sock)
+
+
+def _closed_connection(endpoint: Endpoint, write_timeout_seconds: float) -> Connection[Any]:
+    connection = _Connection(
+        defer_connect=True,
         host=endpoint.host,
         port=endpoint.port,
         unix_socket=endpoint.unix_socket,
@@ -110,6 +131,9 @@ def _connect(endpoint: Endpoint, write_timeout_seconds: float) -> Connection[Any
         auth_plugin_map=_AUTHENTICATION,
         **_tls_arguments(endpoint),
     )
+    # What PyMySQL notes where it opens the socket itself: passwords may go over it as they are.
+    connection._secure = endpoint.unix_socket is not None  # type: ignore[attr-defined]  # no public way
+    return connection
 
 
 def _tls_arguments(endpoint: Endpoint) -> dict[str, Any]:
@@ -159,17 +183,6 @@ _AUTHENTICATION: dict[str, Callable[[Connection[Any]], Any]] = {
 """In place of PyMySQL's own: who stands between us and a server chooses the method."""
 
 
-def break_off(connection: Connection[Any]) -> None:
-    """Shut a connection's socket, from any thread: a call that hangs on it ends with an error.
-
-    Past the SSL layer, whose own ``shutdown`` would let the reading thread take encrypted bytes for plain ones.
-    """
-    sock = connection._sock  # type: ignore[attr-defined]  # no public way
-    if sock is not None:
-        with contextlib.suppress(OSError):
-            socket.socket.shutdown(sock, socket.SHUT_RDWR)
-
-
 def drop(connection: Connection[Any]) -> None:
     """Close a connection without a word to the server: no round trip that could hang."""
     connection._force_close()  # type: ignore[attr-defined]  # no public way
@@ -178,19 +191,23 @@ def drop(connection: Connection[Any]) -> None:
 SHORT_TIMEOUT_SECONDS = 10
 """For the few statements that are not a player's: none of them takes long on a server that answers."""
 
+SHORT_SESSION: Mapping[str, str | int] = {
+    "time_zone": "+00:00",
+    "lock_wait_timeout": 3,
+    "innodb_lock_wait_timeout": 3,
+    "wait_timeout": 30,  # a process that sleeps, or is gone without a word, holds its locks until then
+}
+
 
 @contextmanager
 def short_connection(
-    endpoint: Endpoint, purpose: str, classify: Callable[[Exception, str], VmergeError]
+    endpoint: Endpoint,
+    purpose: str,
+    classify: Callable[[Exception, str], VmergeError],
+    session: Mapping[str, str | int] = SHORT_SESSION,
 ) -> Iterator[Connection[Any]]:
     """Open a connection for a few statements; errors come out as ``classify`` (``mysql/faults.py``) classes them."""
     connection: Connection[Any] | None = None
-    session: dict[str, str | int] = {
-        "time_zone": "+00:00",
-        "lock_wait_timeout": 3,
-        "innodb_lock_wait_timeout": 3,
-        "wait_timeout": 30,  # a process that sleeps, or is gone without a word, holds its locks until then
-    }
     try:
         connection = connect(endpoint, read_timeout_seconds=SHORT_TIMEOUT_SECONDS, session=session)
         yield connection

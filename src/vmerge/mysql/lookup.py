@@ -16,11 +16,11 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from pymysql.connections import Connection
-from pymysql.err import MySQLError, OperationalError
+from pymysql.err import MySQLError
 
 from vmerge.core.effect import effect_of, effect_of_fold
 from vmerge.core.events import Transaction
@@ -33,9 +33,10 @@ from vmerge.core.position import GtidSet
 from vmerge.core.quarantine import RowName
 from vmerge.core.rowimage import ImageCutter
 from vmerge.core.rules import StreamRules
-from vmerge.errors import SourceError, SourceLost, SourceRejected, UnsupportedEvent, VmergeError
+from vmerge.errors import SourceError, SourceLost, SourceRejected, UnsupportedEvent
 from vmerge.mysql import sql
-from vmerge.mysql.connect import SHORT_TIMEOUT_SECONDS, Endpoint, break_off, connect, drop
+from vmerge.mysql.breaker import Breaker
+from vmerge.mysql.connect import SHORT_TIMEOUT_SECONDS, Endpoint, short_connection
 from vmerge.mysql.definitions import Definitions
 from vmerge.mysql.faults import errno_of, source_fault, target_fault
 from vmerge.mysql.key_queries import FoundRow, KeyTexts, Match
@@ -53,7 +54,7 @@ _READING: Mapping[str, str | int] = {
 _SOURCE_SESSION = {**_READING, "lock_wait_timeout": 3, "transaction_read_only": 1}
 _TARGET_SESSION = {**SESSION, **_READING}
 
-_LOST = 2013
+_PURPOSE = "looking into a conflict"
 _NOT_THERE = frozenset({1049, 1146})
 """No such database, no such table."""
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -93,9 +94,11 @@ class Witness:
     ) -> None:
         """``places`` has every stream of the workflow, this one too; the plan rests on ``definitions``."""
         self._asker = Asker(stream, server_id, control_database, plan, definitions)
-        self._target = target
-        self._places = places
-        self._connections = _Connections()
+        self._breaker = Breaker()
+        self._target = target.breakable(self._breaker)
+        self._places = {
+            name: replace(place, endpoint=place.endpoint.breakable(self._breaker)) for name, place in places.items()
+        }
 
     def testify(
         self, run: Sequence[Transaction], effect: Fold | None = None, fellows: Sequence[Offer] = ()
@@ -112,13 +115,13 @@ class Witness:
             UnsupportedEvent: this cannot be found out.
         """
         rows = effect_of(run, self._asker.plan) if effect is None else effect_of_fold(effect)
-        with self._connections.open(self._target, _TARGET_SESSION, target_fault) as connection:
+        with short_connection(self._target, _PURPOSE, target_fault, _TARGET_SESSION) as connection:
             show_generated_keys(connection)  # as the session did that read the definitions
             matches = Probe(self._asker, connection, run, rows, fellows).search()
         with contextlib.ExitStack() as stack:
             sources = _Sources(self._asker.stream)
             for name in sorted(self._places, key=lambda name: name != self._asker.stream):  # the own one first
-                sources.enter(name, self._places[name], self._connections, stack)
+                sources.enter(name, self._places[name], stack)
             return _hear(sources, matches)
 
     def find(self, run: Sequence[Transaction], effect: Fold | None, held: Held) -> RowName:
@@ -129,7 +132,7 @@ class Witness:
             TargetError: as ``testify`` does.
         """
         rows = effect_of(run, self._asker.plan) if effect is None else effect_of_fold(effect)
-        with self._connections.open(self._target, _TARGET_SESSION, target_fault) as connection:
+        with short_connection(self._target, _PURPOSE, target_fault, _TARGET_SESSION) as connection:
             show_generated_keys(connection)
             row = Probe(self._asker, connection, run, rows).find(held.table, held.own_identity)
         table = row.shape.table
@@ -138,47 +141,7 @@ class Witness:
 
     def interrupt(self) -> None:
         """Break whatever hangs, for good, from another thread: ``testify`` raises ``TargetLost`` or ``SourceLost``."""
-        self._connections.interrupt()
-
-
-class _Connections:
-    """The connections that are open now; another thread may break them."""
-
-    def __init__(self) -> None:
-        self._open: list[Connection[Any]] = []
-        self._is_interrupted = False
-
-    @contextlib.contextmanager
-    def open(
-        self,
-        endpoint: Endpoint,
-        session: Mapping[str, str | int],
-        classify: Callable[[Exception, str], VmergeError],
-    ) -> Iterator[Connection[Any]]:
-        """Open a connection for a few statements; errors come out as ``classify`` classes them."""
-        connection: Connection[Any] | None = None
-        try:
-            self._go_on()
-            connection = connect(endpoint, read_timeout_seconds=SHORT_TIMEOUT_SECONDS, session=session)
-            self._open.append(connection)
-            self._go_on()  # it may have happened while it was connecting
-            yield connection
-        except (MySQLError, OSError) as error:
-            raise classify(error, f"looking into a conflict on {endpoint}") from error
-        finally:
-            if connection is not None:
-                self._open.remove(connection)
-                drop(connection)
-
-    def _go_on(self) -> None:
-        if self._is_interrupted:
-            raise OperationalError(_LOST, "interrupted")
-
-    def interrupt(self) -> None:
-        """Break them all, and those to come."""
-        self._is_interrupted = True
-        for connection in tuple(self._open):
-            break_off(connection)
+        self._breaker.break_off()
 
 
 class _Source:
@@ -218,7 +181,7 @@ class _Source:
         except (MySQLError, OSError) as error:
             if errno_of(error) in _NOT_THERE:
                 return []
-            raise source_fault(error, f"looking into a conflict on {self._place.endpoint}") from error
+            raise source_fault(error, f"{_PURPOSE} on {self._place.endpoint}") from error
 
 
 class _Sources:
@@ -233,10 +196,11 @@ class _Sources:
         """Return the streams whose sources have answered until now."""
         return tuple(self._open)
 
-    def enter(self, name: str, place: SourcePlace, connections: _Connections, stack: contextlib.ExitStack) -> None:
+    def enter(self, name: str, place: SourcePlace, stack: contextlib.ExitStack) -> None:
         """Connect to a source."""
         with self._left_out_on_error(name):
-            connection = stack.enter_context(connections.open(place.endpoint, _SOURCE_SESSION, source_fault))
+            opening = short_connection(place.endpoint, _PURPOSE, source_fault, _SOURCE_SESSION)
+            connection = stack.enter_context(opening)
             self._open[name] = _Source(place, connection)
 
     def ask(self, name: str, question: Callable[[_Source], _Answer]) -> _Answer | None:

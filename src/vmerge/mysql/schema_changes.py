@@ -42,8 +42,9 @@ from vmerge.core.schema_policy import Note, ShadowStatement
 from vmerge.core.target_statement import target_statement
 from vmerge.errors import KeyConflict, LockConflict, SchemaUnclear, TargetError, TargetRejected
 from vmerge.mysql import sql
+from vmerge.mysql.breaker import Breaker
 from vmerge.mysql.checkpoints import ControlTables
-from vmerge.mysql.connect import Endpoint, break_off, connect, drop, short_connection
+from vmerge.mysql.connect import Endpoint, connect, drop, short_connection
 from vmerge.mysql.definitions import read_definitions
 from vmerge.mysql.faults import commit_fault, target_fault
 from vmerge.mysql.joint_commit import membership_of
@@ -82,14 +83,16 @@ class MySqlLedger:
     """
 
     def __init__(self, endpoint: Endpoint, control_database: str, tables: ControlTables, claim: Claim) -> None:
-        self._endpoint = endpoint
+        self._breaker = Breaker()
+        self._aside = endpoint
+        """For what is asked while calls of the stream hang."""
+        self._endpoint = endpoint.breakable(self._breaker)
         self._database = control_database
         self._control = sql.quoted(control_database).replace("%", "%%")  # values are put in by % formatting
         self._tables = tables
         self._claim = claim
         self._stream = claim.stream
         self._connection: Connection[Any] | None = None
-        self._is_interrupted = False
 
     # Online schema changes
 
@@ -146,8 +149,6 @@ class MySqlLedger:
         try:
             connection = connect(self._endpoint, read_timeout_seconds=LONGEST_STATEMENT_SECONDS, session=_SESSION)
             self._connection = connection
-            if self._is_interrupted:
-                raise LockConflict(f"{self._endpoint} was interrupted")
             show_generated_keys(connection)
             yield connection
         except (MySQLError, OSError) as error:
@@ -274,16 +275,13 @@ class MySqlLedger:
             return
         with (
             contextlib.suppress(TargetError),
-            short_connection(self._endpoint, "killing a query", target_fault) as side,
+            short_connection(self._aside, "killing a query", target_fault) as side,
         ):
             side.query(sql.KILL_QUERY.format(id=connection.thread_id()))  # type: ignore[no-untyped-call]
 
     def interrupt(self) -> None:
         """Break a call that hangs."""
-        self._is_interrupted = True
-        connection = self._connection
-        if connection is not None:
-            break_off(connection)
+        self._breaker.break_off()
 
 
 def _full(table: TableName) -> str:

@@ -26,7 +26,8 @@ from vmerge.core.position import Gtid, GtidSet
 from vmerge.core.stop_position import SourcePast
 from vmerge.errors import CorruptEvent, PositionPurged, SourceLost, SourceRejected, VmergeError
 from vmerge.mysql import sql
-from vmerge.mysql.connect import Endpoint, break_off, connect, drop, short_connection
+from vmerge.mysql.breaker import Breaker
+from vmerge.mysql.connect import Endpoint, connect, drop, short_connection
 from vmerge.mysql.faults import source_fault
 
 HEARTBEAT_SECONDS = 1.0
@@ -50,13 +51,13 @@ class DumpSource:
     """
 
     def __init__(self, endpoint: Endpoint, *, server_id: int, replica_uuid: str, surroundings: Surroundings) -> None:
-        self._endpoint = endpoint
+        self._breaker = Breaker()
+        self._endpoint = endpoint.breakable(self._breaker)
         self._server_id = server_id
         self._replica_uuid = replica_uuid
         self._surroundings = surroundings
         self._connection: Connection[Any] | None = None
         self._socket: socket.socket | None = None
-        self._is_interrupted = False
         self._decoder = BinlogDecoder(surroundings)
         self._packets = _Packets(self._raise_end)
         self._failure: VmergeError | None = None
@@ -72,8 +73,6 @@ class DumpSource:
         self.close()
         try:
             self._connection = connect(self._endpoint, read_timeout_seconds=SILENCE_SECONDS, session={})
-            if self._is_interrupted:  # while it was still connecting
-                raise SourceLost(f"{self._endpoint} was interrupted")
             self._require_binlogs(position)
             self._start_dump(position)
         except (MySQLError, OSError) as error:
@@ -184,10 +183,7 @@ class DumpSource:
 
     def interrupt(self) -> None:
         """Break a call that hangs, from another thread; it raises ``SourceLost``."""
-        self._is_interrupted = True
-        connection = self._connection
-        if connection is not None:
-            break_off(connection)
+        self._breaker.break_off()
 
     def close(self) -> None:
         """Close the connection, if there is one."""

@@ -34,8 +34,9 @@ from vmerge.errors import (
 )
 from vmerge.mysql import sql
 from vmerge.mysql.applier import Applier, open_applier
+from vmerge.mysql.breaker import Breaker
 from vmerge.mysql.checkpoints import ControlTables
-from vmerge.mysql.connect import Endpoint, break_off, connect, drop, short_connection
+from vmerge.mysql.connect import Endpoint, connect, drop, short_connection
 from vmerge.mysql.definitions import Definitions
 from vmerge.mysql.faults import commit_fault, target_fault
 from vmerge.mysql.joint_commit import JointCommit, MemberRules, Membership
@@ -85,7 +86,10 @@ class MySqlTarget:
         spool_folder: Path | None = None,
         spool_use: SpoolUse | None = None,
     ) -> None:
-        self._endpoint = endpoint
+        self._breaker = Breaker()
+        self._aside = endpoint
+        """For what is asked while calls of the stream hang."""
+        self._endpoint = endpoint.breakable(self._breaker)
         self._spool_folder = spool_folder
         self._spool_use = spool_use or SpoolUse()
         self._claim = claim
@@ -97,7 +101,6 @@ class MySqlTarget:
         self._applier: Applier | None = None
         self._epoch = 0
         self._is_open = False
-        self._is_interrupted = False
         self._groups = True
         """Whether batches are tried in the cheaper order."""
         self._kept = QuarantineSession(quarantine, tables, claim.stream)
@@ -114,8 +117,6 @@ class MySqlTarget:
         self.close()
         try:
             self._connection = connect(self._endpoint, read_timeout_seconds=READ_TIMEOUT_SECONDS, session=SESSION)
-            if self._is_interrupted:  # while it was still connecting
-                raise TargetLost(f"{self._endpoint} was interrupted")
             show_generated_keys(self._connection)  # as the session did that read the definitions
             self._tables.displace(self._connection, self._claim)
             position, self._epoch = self._tables.take_over(self._connection, self._claim)
@@ -340,16 +341,13 @@ class MySqlTarget:
             return
         with (
             contextlib.suppress(TargetError),
-            short_connection(self._endpoint, "killing a query", target_fault) as side,
+            short_connection(self._aside, "killing a query", target_fault) as side,
         ):
             side.query(sql.KILL_QUERY.format(id=connection.thread_id()))  # type: ignore[no-untyped-call]
 
     def interrupt(self) -> None:
         """Break a call that hangs, from another thread; it raises ``TargetLost`` or ``CommitUnknown``."""
-        self._is_interrupted = True
-        connection = self._connection
-        if connection is not None:
-            break_off(connection)
+        self._breaker.break_off()
 
     def close(self) -> None:
         """Close the connection, if there is one; the server rolls back what was open."""

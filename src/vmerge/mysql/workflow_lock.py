@@ -20,7 +20,8 @@ from pymysql.err import MySQLError
 
 from vmerge.core.ownership import place_of
 from vmerge.mysql import sql
-from vmerge.mysql.connect import Endpoint, break_off, connect, drop, short_connection
+from vmerge.mysql.breaker import break_off
+from vmerge.mysql.connect import Endpoint, connect, drop, short_connection
 from vmerge.mysql.control_layout import ControlLayout
 from vmerge.mysql.faults import errno_of, target_fault
 from vmerge.mysql.sql import quoted

@@ -50,6 +50,32 @@ def load(module: str, handler: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+HANGING_AT_THE_END = """
+import threading
+import click
+from vmerge.cli.groups import Group
+from vmerge.errors import StopTimeout
+
+@click.group(cls=Group)
+def group(): pass
+
+@group.command()
+def stop():
+    threading.Thread(target=threading.Event().wait).start()
+    raise StopTimeout("workflow shop: did not stop within the bound: a (was applying)")
+
+group(["stop"])
+"""
+
+
+def test_a_process_with_a_thread_that_hangs_ends_all_the_same() -> None:
+    """What did not stop within its bound is named, and the process does not wait for it: it ends with exit code 5."""
+    done = subprocess.run(
+        (sys.executable, "-c", HANGING_AT_THE_END), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, "a (was applying)" in done.stderr) == (5, True)
+
+
 def test_a_command_is_interrupted_without_a_traceback(tmp_path: Path) -> None:
     """Ctrl-C while the daemon keeps a command waiting for its answer ends it with 130."""
     with socket.socket(socket.AF_UNIX) as listener:

@@ -202,9 +202,18 @@ class FakeAssembly:
         self.on_build: Callable[[], None] = lambda: None
         self.on_log: Callable[[], None] = lambda: None
         self.on_reach: Callable[[GtidSet], None] = lambda stops_at: None
+        self.on_interrupt: Callable[[], None] = lambda: None
         self.positions: Iterator[int] | None = None
         self.target_gate: threading.Event | None = None
         self._orders = itertools.count(1)
+
+    def for_one_order(self) -> FakeAssembly:
+        """See ``Assembly``."""
+        return self
+
+    def interrupt(self) -> None:
+        """See ``Assembly``."""
+        self.on_interrupt()
 
     def claim(self, stream: str) -> Claim:
         """See ``Assembly``."""
@@ -424,6 +433,40 @@ def test_a_server_that_is_down_at_first_is_retried(stage: Stage) -> None:
     stage.supervisor.start()
     stage.assembly.next_parts()
     assert stage.pauses == [1, 2]
+
+
+def test_an_order_to_start_that_comes_amid_the_first_look_counts(stage: Stage) -> None:
+    """A stream that an operator starts while its thread still reads that it was stopped runs."""
+    looks, goes_on = threading.Event(), threading.Event()
+
+    def find() -> None:
+        looks.set()
+        goes_on.wait(PATIENCE)
+
+    stage.assembly.stored["a"] = FakeStored(StreamState.STOPPED, "as said")
+    stage.assembly.on_find = find
+    stage.supervisor.start()
+    assert looks.wait(PATIENCE)
+    stage.supervisor.start(order=Order(resumes=True))
+    goes_on.set()
+    stage.assembly.next_parts()
+    assert stage.assembly.stored["a"].state is StreamState.RUNNING
+
+
+def test_a_stop_breaks_calls_from_before_there_is_a_player(stage: Stage) -> None:
+    """Whatever a stream asks of servers before it plays ends at once when it is told to stop."""
+    entering, broken = threading.Event(), threading.Event()
+
+    def enter() -> None:
+        entering.set()
+        assert broken.wait(PATIENCE)
+        raise TargetLost("interrupted")
+
+    stage.assembly.on_enter, stage.assembly.on_interrupt = enter, broken.set
+    stage.supervisor.start()
+    assert entering.wait(PATIENCE)
+    stage.supervisor.shut_down()
+    assert not stage.threads
 
 
 def test_fatal_error_is_stored_first(stage: Stage) -> None:

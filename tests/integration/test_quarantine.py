@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.operating import Site, running, wait_until
+from tests.operating import Access, Site, running, wait_until
 
 from vmerge.errors import VmergeError
 from vmerge.lab.servers import Lab, Server
@@ -27,7 +27,7 @@ HELD = f"is held by row id={FIRST}"
 @pytest.fixture
 def site(lab: Lab, shard_a: Server, shard_b: Server, target: Server, database: str) -> Iterator[Site]:
     """A workflow on the shared servers that sets duplicate customers aside."""
-    site = Site(lab, database, {"a": shard_a, "b": shard_b}, target)
+    site = Site(lab, database, {"a": shard_a, "b": shard_b}, target, access=Access.CERTIFICATE)
     document = {**site.document(), "true_duplicates": {"tables": {f"{database}.customer": "quarantine"}}}
     site.file.write_text(yaml.safe_dump(document))
     yield site

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.operating import Site, insert_customers, running, wait_until
+from tests.operating import Access, Site, insert_customers, running, wait_until
 
 from vmerge.lab.servers import Lab, Server
 from vmerge.stopping import SystemClock
@@ -20,7 +20,7 @@ EMAIL = "both@example.org"
 @pytest.fixture
 def site(lab: Lab, shard_a: Server, shard_b: Server, target: Server, database: str) -> Iterator[Site]:
     """A workflow on the shared servers."""
-    site = Site(lab, database, {"a": shard_a, "b": shard_b}, target)
+    site = Site(lab, database, {"a": shard_a, "b": shard_b}, target, access=Access.CERTIFICATE)
     yield site
     site.end()
 

@@ -9,11 +9,19 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from vmerge.errors import DaemonError
 from vmerge.hosting.status import Snapshot
+from vmerge.stopping import Clock, SystemClock
+
+logger = logging.getLogger(__name__)
+
+STRANGERS_SECONDS = 60.0
+"""How often wrong tokens are told at most."""
 
 Headers = list[tuple[str, str]]
 StartResponse = Callable[[str, Headers], object]
@@ -71,15 +79,17 @@ class Gate:
         return self._application(environ, start_response) if answer is None else send(answer, start_response)
 
 
-def questions_with(token: str) -> Callable[[dict[str, Any]], Answer | None]:
+def questions_with(token: str, clock: Clock | None = None) -> Callable[[dict[str, Any]], Answer | None]:
     """Return the rule over TCP: questions only, from those who know the token. It never tells which part was wrong."""
     expected = f"Bearer {token}".encode()
+    strangers, clock = _Strangers(), clock or SystemClock()
 
     def refuse(environ: dict[str, Any]) -> Answer | None:
         if environ["PATH_INFO"] in _FOR_EVERYBODY and environ["REQUEST_METHOD"] == "GET":
             return None
         given = environ.get("HTTP_AUTHORIZATION", "").encode("latin-1", "replace")
         if not hmac.compare_digest(given, expected):
+            strangers.came(str(environ.get("REMOTE_ADDR", "")), clock.monotonic())
             return refusal("401 Unauthorized", "the token is missing or wrong", "Send `Authorization: Bearer TOKEN`.")
         if environ["REQUEST_METHOD"] != "GET":
             return refusal(
@@ -88,6 +98,24 @@ def questions_with(token: str) -> Callable[[dict[str, Any]], Answer | None]:
         return None
 
     return refuse
+
+
+class _Strangers:
+    """Tells of those who ask without the token, at most once an interval: who guesses must not fill the log."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._told_at: float | None = None
+        self._untold = 0
+
+    def came(self, address: str, now: float) -> None:
+        """Count one, and tell if it is time."""
+        with self._lock:
+            self._untold += 1
+            if self._told_at is not None and now < self._told_at + STRANGERS_SECONDS:
+                return
+            count, self._untold, self._told_at = self._untold, 0, now
+        logger.warning("%d questions over TCP without the right token, the last from %s", count, address)
 
 
 def from_this_machine(environ: dict[str, Any]) -> Answer | None:

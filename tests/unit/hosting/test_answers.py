@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -75,3 +76,34 @@ def test_no_answer_is_kept() -> None:
     headers: Headers = []
     assert list(send(json_answer("200 OK", {}), lambda _, given: headers.extend(given))) == [b"{}"]
     assert ("Cache-Control", "no-store") in headers and ("X-Content-Type-Options", "nosniff") in headers
+
+
+class StoppedClock:
+    """A clock that is set."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        """The time that was set."""
+        return self.now
+
+    def wall(self) -> float:
+        """The time that was set."""
+        return self.now
+
+
+def test_who_guesses_tokens_is_told_but_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The first wrong token is told at once, the others once a minute with their number; no token is."""
+    clock = StoppedClock()
+    refuse = questions_with("secret", clock)
+    caplog.set_level(logging.WARNING, "vmerge")
+    logging.getLogger("vmerge").propagate = True
+    for second in range(90):
+        clock.now = float(second)
+        refusal = refuse({**request(path="/v1/status", authorization="Bearer guessed"), "REMOTE_ADDR": "10.0.0.9"})
+        assert refusal is not None
+        assert refusal.status.startswith("401")
+    assert [record.getMessage() for record in caplog.records] == [
+        "1 questions over TCP without the right token, the last from 10.0.0.9",
+        "60 questions over TCP without the right token, the last from 10.0.0.9",
+    ]

@@ -60,6 +60,21 @@ def test_an_upgrade_that_was_killed_is_finished(target: Server, database: str) -
             done += 1
 
 
+def test_a_daemon_of_the_first_version_goes_on(target: Server, database: str) -> None:
+    """Another workflow of the same control database, run by an older vmerge, is not disturbed by an upgrade."""
+    make_oldest(target, database)
+    with target.connect() as connection:
+        ControlLayout(database).upgrade(connection)
+    stream, log = f"{database}.stream", f"{database}.log"
+    target.query(
+        f"INSERT INTO {stream} (workflow, name, position, state, message, epoch, updated_at) "
+        "VALUES ('v', '80-', '', 'running', '', 0, UTC_TIMESTAMP(6))"
+    )
+    target.query(f"UPDATE {stream} SET position = '', updated_at = SYSDATE(6) WHERE workflow = 'v' AND epoch = 0")
+    target.query(f"INSERT INTO {log} (workflow, stream, happened_at, kind, message) VALUES ('v', '', NOW(), '', '')")
+    assert target.query(f"SELECT name, state, epoch FROM {stream} WHERE workflow = 'v'") == [("80-", "running", 0)]
+
+
 def test_two_upgrade_at_once(target: Server, database: str) -> None:
     """Several daemons that find older tables make them as they shall be, once, and all go on."""
     make_oldest(target, database)

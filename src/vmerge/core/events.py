@@ -70,6 +70,25 @@ class TableMap:
         """How many columns the source's table has, hidden index columns aside."""
         return len(self.types)
 
+    def agrees_with(self, other: TableMap) -> bool:
+        """Return whether both can be of one definition, so that their row images have one layout.
+
+        What one of them does not tell is no difference: binlog_row_metadata may change while a source runs.
+        """
+        if (self.types, self.metadata, self.nullable) != (other.types, other.metadata, other.nullable):
+            return False
+        told = (
+            (self.names or None, other.names or None),
+            (self.unsigned, other.unsigned),
+            (self.labels, other.labels),
+            (self.primary_key, other.primary_key),
+            (self.visible, other.visible),
+            (self.geometries, other.geometries),
+            (self.dimensions, other.dimensions),
+            *zip(self.collation_ids or (), other.collation_ids or (), strict=False),
+        )
+        return all(ours is None or theirs is None or ours == theirs for ours, theirs in told)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowsShape:

@@ -203,7 +203,7 @@ class Fold:
             folded = self._tables.get(table.name)
             if folded is None:
                 folded = self._tables[table.name] = self._begin(table)
-            elif folded.table.tail != table.tail:  # flags may differ: a source marks what a row needs a parent for
+            elif not folded.table.agrees_with(table):  # flags may differ: a source marks what a row needs a parent for
                 raise UnsupportedEvent(f"rows of {table.name} cannot be followed: its definition changed among them")
             folded.add(event)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,7 +125,7 @@ def test_what_cannot_be_followed_is_refused() -> None:
     for events, keys in (
         ([write], ()),
         ([partial], (0,)),
-        ([write, event(RowsKind.WRITE, [(2, 2)], make_table(tail=b"other"))], (0,)),
+        ([write, event(RowsKind.WRITE, [(2, 2)], replace(TABLE, metadata=b"\1"))], (0,)),
     ):
         with pytest.raises(UnsupportedEvent):
             fold(events, Rules(keys))
@@ -164,6 +166,17 @@ def test_a_table_may_come_with_other_flags() -> None:
     """A source marks table maps of rows that refer to parents; that is no other definition."""
     events = [event(RowsKind.WRITE, [(1, 1)], make_table(flags=3)), event(RowsKind.DELETE, [(1, 1)])]
     assert list(fold(events, ALONE).rows()) == []
+
+
+def test_a_source_may_begin_to_name_columns_within_a_run() -> None:
+    """binlog_row_metadata may change while a source runs: a row is followed past that, and names that differ end it."""
+    named = replace(TABLE, tail=b"names", names=("id", "value"), primary_key=(0,), collation_ids=(None, None))
+    renamed = replace(named, tail=b"others", names=("value", "id"))
+    for first, second in ((TABLE, named), (named, TABLE)):
+        events = [event(RowsKind.WRITE, [(1, 1)], first), event(RowsKind.DELETE, [(1, 1)], second)]
+        assert list(fold(events, ALONE).rows()) == []
+    with pytest.raises(UnsupportedEvent):
+        fold([event(RowsKind.WRITE, [(1, 1)], named), event(RowsKind.DELETE, [(1, 1)], renamed)], ALONE)
 
 
 def test_parents_come_first_and_go_last() -> None:

@@ -15,7 +15,7 @@ from vmerge.cli.groups import Group
 from vmerge.cli.quarantine import quarantine
 from vmerge.cli.running import run
 from vmerge.cli.streams import restart, skip, start, stop
-from vmerge.cli.watching import log, show, status
+from vmerge.cli.watching import events, log, show, status
 
 
 @click.group(cls=Group, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
@@ -24,5 +24,5 @@ def main() -> None:
     """Merge several live MySQL shards into one MySQL, exactly once."""
 
 
-for _command in (check, run, daemon, start, stop, restart, skip, status, show, log, quarantine):
+for _command in (check, run, daemon, start, stop, restart, skip, status, show, log, events, quarantine):
     main.add_command(_command)

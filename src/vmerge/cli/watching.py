@@ -1,10 +1,11 @@
-"""``vmerge status``, ``vmerge show`` and ``vmerge log``: what streams do and did.
+"""``vmerge status``, ``show``, ``log`` and ``events``: what streams do and did.
 
 Knows: when it is shown anew. Never knows: how it comes about or is laid out. User: `main`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from vmerge.errors import DaemonError
 from vmerge.hosting.control_client import ControlClient
 from vmerge.hosting.control_paths import LOG_ENTRIES
 from vmerge.hosting.daemon import stop_signals
-from vmerge.hosting.showing import LogTail, log_text, show_text
+from vmerge.hosting.showing import LogTail, event_line, log_text, show_text
 from vmerge.hosting.status import Snapshot, status_table
 from vmerge.stopping import StopToken
 
@@ -91,3 +92,18 @@ def log(workflow: str, stream: str | None, limit: int, follow: bool, as_json: bo
             if stop.wait(REFRESH_SECONDS):
                 return
             snapshot = client.log(workflow, streams, FOLLOWED_ENTRIES)
+
+
+@click.command()
+@click.argument("workflow", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, with all facts.")
+@state_folder_option()
+def events(workflow: str | None, as_json: bool, state_folder: Path) -> None:
+    """Show what happens to the streams of a WORKFLOW, or of all, as it happens, until Ctrl-C.
+
+    States, restarts, conflicts with what is done about them and how they end, verdicts, schema changes, quarantine.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        for event in ControlClient(state_folder).events(workflow):
+            click.echo(json.dumps(event) if as_json else event_line(event))
+        raise DaemonError("the daemon has ended, or has dropped this reader as too slow", hint="")

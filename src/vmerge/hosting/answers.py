@@ -66,10 +66,14 @@ def send(answer: Answer, start_response: StartResponse) -> Iterable[bytes]:
     return [answer.content]
 
 
+Rule = Callable[[dict[str, Any]], Answer | None]
+"""What refuses a request, or returns None."""
+
+
 class Gate:
     """Lets through to an application what a rule does not refuse."""
 
-    def __init__(self, application: Application, refuses: Callable[[dict[str, Any]], Answer | None]) -> None:
+    def __init__(self, application: Application, refuses: Rule) -> None:
         self._application = application
         self._refuses = refuses
 
@@ -79,7 +83,7 @@ class Gate:
         return self._application(environ, start_response) if answer is None else send(answer, start_response)
 
 
-def questions_with(token: str, clock: Clock | None = None) -> Callable[[dict[str, Any]], Answer | None]:
+def questions_with(token: str, clock: Clock | None = None) -> Rule:
     """Return the rule over TCP: questions only, from those who know the token. It never tells which part was wrong."""
     expected = f"Bearer {token}".encode()
     strangers, clock = _Strangers(), clock or SystemClock()

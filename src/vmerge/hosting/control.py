@@ -11,15 +11,19 @@ token that stands in the settings of a monitoring system must not stop a merge.
 from __future__ import annotations
 
 import os
+import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from waitress.server import create_server
+from waitress.channel import HTTPChannel
+from waitress.server import BaseWSGIServer, MultiSocketServer, create_server
+from waitress.task import WSGITask
 
-from vmerge.errors import DaemonError
-from vmerge.hosting.answers import Gate, from_this_machine, questions_with
-from vmerge.hosting.control_paths import Application, ControlledDaemon
+from vmerge.errors import DaemonError, VmergeError
+from vmerge.hosting.answers import Gate, Rule, from_this_machine, questions_with
+from vmerge.hosting.control_paths import EVENTS, Application, ControlledDaemon, workflow_of
 from vmerge.hosting.page import PageInFront
 from vmerge.stopping import StopToken, SystemClock
 
@@ -55,14 +59,72 @@ class TcpAddress:
     token: str = field(repr=False)
 
 
+class _EventsDoor:
+    """Who may follow the events over one server; see ``_Channel``."""
+
+    HEAD = (
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nCache-Control: no-store\r\n"
+        b"X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+    )
+
+    def __init__(self, daemon: ControlledDaemon, refuses: Rule) -> None:
+        self._daemon = daemon
+        self._refuses = refuses
+
+    def admits(self, environ: dict[str, Any]) -> Callable[[socket.socket], None] | None:
+        """Return what a connection is handed to; None if it is to have an ordinary answer, such as a refusal."""
+        if (environ["REQUEST_METHOD"], environ["PATH_INFO"]) != ("GET", EVENTS) or self._refuses(environ) is not None:
+            return None
+        workflow = workflow_of(environ)
+        try:
+            feed = self._daemon.events(workflow)
+        except VmergeError:
+            return None
+        return lambda sock: feed.follow(sock, workflow, self.HEAD)
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress ships no type information
+    """A connection, which leaves the server when its request is to follow the events.
+
+    The server has a few threads, and would keep one busy for each follower, and its buffers full for each that does not
+    read. So the feed gets a descriptor of its own for the connection, and the server closes the one it has.
+    """
+
+    requests: list[Any]
+
+    def service(self) -> None:
+        """Answer one request, in one of the server's threads."""
+        request = self.requests[0]
+        if request.error or self.total_outbufs_len or len(self.requests) > 1:
+            super().service()
+            return
+        follow = self.server.door.admits(WSGITask(self, request).get_environment())
+        if follow is None:
+            super().service()
+            return
+        sock = self.socket.dup()
+        with self.requests_lock:
+            self.close_when_flushed = True
+            self.requests = []
+        request.close()
+        self.server.pull_trigger()
+        follow(sock)
+
+
 class ControlServer:
     """Serves one daemon: on a Unix socket that only its owner may open, or over TCP. Owner: the daemon.
 
     ``run`` is its thread's; the other methods are for the daemon's own thread.
     """
 
-    def __init__(self, server: Any, path: Path | None = None) -> None:
+    def __init__(self, server: Any, door: _EventsDoor, path: Path | None = None) -> None:
         self._server = server
+        # A name that stands for several addresses has one server for each, below one that has no connections.
+        parts = server.map.values() if isinstance(server, MultiSocketServer) else [server]
+        self._listening = [one for one in parts if isinstance(one, BaseWSGIServer)]
+        for one in self._listening:
+            one.channel_class = _Channel
+            one.door = door
         self._path = path
 
     @classmethod
@@ -71,7 +133,8 @@ class ControlServer:
         path = control_socket(folder)
         path.unlink(missing_ok=True)  # the daemon holds the folder's lock, so it is a dead one's
         application = PageInFront(Gate(Application(daemon), from_this_machine), needs_token=False)
-        return cls(create_server(application, unix_socket=str(path), unix_socket_perms="600", threads=_THREADS), path)
+        server = create_server(application, unix_socket=str(path), unix_socket_perms="600", threads=_THREADS)
+        return cls(server, _EventsDoor(daemon, from_this_machine), path)
 
     @classmethod
     def over_tcp(cls, address: TcpAddress, daemon: ControlledDaemon) -> ControlServer:
@@ -80,15 +143,16 @@ class ControlServer:
         Raises:
             DaemonError: nothing can listen there.
         """
-        questions = Gate(Application(daemon), questions_with(address.token))
-        application = PageInFront(questions, needs_token=True)
+        rule = questions_with(address.token)
+        application = PageInFront(Gate(Application(daemon), rule), needs_token=True)
         try:
-            return cls(create_server(application, host=address.host, port=address.port, threads=_THREADS, ident=None))
+            server = create_server(application, host=address.host, port=address.port, threads=_THREADS, ident=None)
         except (OSError, ValueError) as error:
             raise DaemonError(
                 f"nothing can listen on {address.host}:{address.port}: {error}",
                 hint="Name an address of this machine and a free port with --listen.",
             ) from error
+        return cls(server, _EventsDoor(daemon, rule))
 
     def run(self) -> None:
         """Serve until closed."""
@@ -98,7 +162,7 @@ class ControlServer:
         """End ``run``, once those who asked have got their answers; nobody is waited for longer than a moment."""
         drained = StopToken()
         until = SystemClock().monotonic() + _DRAIN_SECONDS
-        while self._server.active_channels and SystemClock().monotonic() < until:
+        while any(one.active_channels for one in self._listening) and SystemClock().monotonic() < until:
             drained.wait(0.01)
         if self._path is not None:
             self._path.unlink(missing_ok=True)

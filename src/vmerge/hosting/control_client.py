@@ -9,17 +9,19 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlencode
 
 from vmerge.errors import DaemonError, VmergeError
 from vmerge.hosting.control import control_socket
-from vmerge.hosting.control_paths import LOG_ENTRIES
+from vmerge.hosting.control_paths import EVENTS, LOG_ENTRIES
 from vmerge.hosting.status import Snapshot
 
 _ANSWER_SECONDS = 5.0
+_SILENCE_SECONDS = 60.0
+"""Several times as long as a feed says nothing."""
 _TARGET_ANSWER_SECONDS = 30.0
 """Longer than a target that hangs keeps the daemon waiting."""
 _STOP_ANSWER_SECONDS = 700.0
@@ -95,6 +97,22 @@ class ControlClient:
         """Give an order about rows in quarantine: ``list``, or ``show``, ``retry``, ``drop`` with a row's number."""
         body = {"workflow": workflow, "order": order, "id": id}
         return self._request("POST", "/v1/quarantine", body, _ORDER_ANSWER_SECONDS)
+
+    def events(self, workflow: str | None) -> Iterator[Snapshot]:
+        """Yield what happens in one workflow, or all, as it happens, until the daemon ends or drops us."""
+        connection = _UnixConnection(control_socket(self._folder), _SILENCE_SECONDS)
+        try:
+            connection.request("GET", EVENTS if workflow is None else _question(EVENTS, workflow, None))
+            response = connection.getresponse()
+            if response.status != http.HTTPStatus.OK:
+                raise _RemoteError(json.loads(response.read()))
+            while line := response.readline():
+                if line.strip():
+                    yield json.loads(line)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise self._explain(error) from error
+        finally:
+            connection.close()
 
     def changes(self) -> Snapshot:
         """Return how the daemon's folder differs from what it hosts."""

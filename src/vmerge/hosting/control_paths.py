@@ -17,10 +17,12 @@ from urllib.parse import parse_qs
 from vmerge.errors import DaemonError, VmergeError
 from vmerge.hosting import metrics
 from vmerge.hosting.answers import Answer, StartResponse, json_answer, send
+from vmerge.hosting.feed import Feed
 from vmerge.hosting.status import Snapshot, unready_streams
 
 logger = logging.getLogger(__name__)
 
+EVENTS = "/v1/events"
 LOG_ENTRIES = 20
 """How many entries of the log are shown unless the question says otherwise."""
 
@@ -58,6 +60,9 @@ class ControlledDaemon(Protocol):
 
     def quarantine(self, workflow: str, order: str, id: int | None) -> Snapshot:
         """Carry out an order about rows in quarantine."""
+
+    def events(self, workflow: str | None) -> Feed:
+        """Return whom a connection is handed to that follows the events; raises when it may not follow."""
 
     def changes(self) -> Snapshot:
         """Compare the folder with what is hosted."""
@@ -135,6 +140,12 @@ def _restart(daemon: ControlledDaemon, body: dict[str, Any]) -> Snapshot:
     return {"streams": list(daemon.restart(*_names_of(body)))}
 
 
+def _events(daemon: ControlledDaemon, body: dict[str, Any]) -> Snapshot:
+    """Refuse: who may follow the events is handed over before it comes here."""
+    daemon.events(body["workflow"])
+    raise DaemonError("events come on a connection of their own", hint="Ask for them with the first request on it.")
+
+
 def _skip(daemon: ControlledDaemon, body: dict[str, Any]) -> Snapshot:
     words = [_text_of(body, name) for name in ("workflow", "stream", "gtid", "reason")]
     if None in words:
@@ -152,6 +163,7 @@ _PATHS: dict[tuple[str, str], Callable[[ControlledDaemon, dict[str, Any]], Snaps
     ("GET", "/v1/show"): lambda daemon, body: daemon.show(*_names_of(body)),
     ("GET", "/v1/overview"): lambda daemon, body: daemon.overview(body["after"]),
     ("GET", "/v1/log"): lambda daemon, body: daemon.log(*_names_of(body), body["limit"]),
+    ("GET", EVENTS): _events,
     ("GET", "/v1/changes"): lambda daemon, _: daemon.changes(),
     ("POST", "/v1/start"): _start,
     ("POST", "/v1/stop"): _stop,
@@ -168,6 +180,12 @@ def known_paths() -> list[tuple[str, str]]:
     return [*(("GET", path) for path in _PROBES), *_PATHS]
 
 
+def workflow_of(environ: dict[str, Any]) -> str | None:
+    """Return the workflow that a GET is about, if it names one."""
+    names = parse_qs(environ.get("QUERY_STRING", "")).get("workflow")
+    return None if names is None else str(names[-1])
+
+
 def _query_of(environ: dict[str, Any]) -> dict[str, Any]:
     """Return what a GET asks for, in the form of a body."""
     query = parse_qs(environ.get("QUERY_STRING", ""))
@@ -178,8 +196,7 @@ def _query_of(environ: dict[str, Any]) -> dict[str, Any]:
         after = float(query["after"][-1]) if "after" in query else None
     except ValueError as error:
         raise DaemonError("`after` is no number") from error
-    workflow = query.get("workflow", [None])[-1]
-    return {"workflow": workflow, "streams": query.get("stream"), "limit": int(limit), "after": after}
+    return {"workflow": workflow_of(environ), "streams": query.get("stream"), "limit": int(limit), "after": after}
 
 
 def _body_of(environ: dict[str, Any]) -> dict[str, Any]:

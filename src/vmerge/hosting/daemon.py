@@ -22,6 +22,7 @@ from vmerge.config import FolderChanges, Workflow, compare_folders, load_folder
 from vmerge.errors import ConfigError, DaemonError, StopTimeout, VmergeError
 from vmerge.hosting.assembly import WorkflowAssembly
 from vmerge.hosting.control import ControlServer, TcpAddress
+from vmerge.hosting.feed import Feed
 from vmerge.hosting.overview import SAMPLE_SECONDS, LagHistory, overview_snapshot
 from vmerge.hosting.quarantine_desk import QuarantineDesk
 from vmerge.hosting.service import ServiceManager
@@ -38,6 +39,8 @@ logger = logging.getLogger(__name__)
 LOG_NAME = "daemon.log"
 FIRST_LOOK_SECONDS = 8.0
 """At the start, to see whether other daemons run the workflows: longer than one that is dead keeps its lock."""
+LAST_EVENTS_SECONDS = 1.0
+"""For the last events to leave; nobody is waited for, so it takes no time."""
 SEARCHED_ENTRIES = 100
 """Of the log, for the conflict that an earlier process met: it was the last thing its stream did."""
 
@@ -106,6 +109,7 @@ class Daemon:
         self._approach = approach
         self._tenures: dict[str, Tenure] = {}
         """One of a workflow that is gone has let go of its lock, and stays: a status may still look at it."""
+        self._feed = Feed(self._clock)
         self._supervisors = {name: self._make_supervisor(one) for name, one in self._workflows.items()}
         self._reloading = threading.Lock()
         """Held by one reload, and for as long as it takes."""
@@ -130,6 +134,8 @@ class Daemon:
                 for server in servers:
                     server.close()
                 raise
+            events = threading.Thread(target=self._feed.run, name="events", daemon=True)
+            events.start()
             for server in servers:
                 threading.Thread(target=server.run, name="control", daemon=True).start()
             self._manager.ready(self._summary())
@@ -146,6 +152,8 @@ class Daemon:
                 self._has_ended.set()
                 for server in servers:
                     server.close()
+                self._feed.close()
+                events.join(LAST_EVENTS_SECONDS)
         logger.info("stopped")
 
     def _listen(self) -> list[ControlServer]:
@@ -210,7 +218,9 @@ class Daemon:
             workflow_snapshot(name, one.board, self._clock, self._tenures[name].standby_for)
             for name, one in self._supervisors.items()
         ]
-        return {"pid": os.getpid(), "version": __version__, "folder": str(self._folder), "workflows": workflows}
+        events = {"followers": self._feed.followers, "dropped": self._feed.dropped}
+        about = {"pid": os.getpid(), "version": __version__, "folder": str(self._folder), "events": events}
+        return {**about, "workflows": workflows}
 
     def overview(self, after: float | None) -> Snapshot:
         """Return what the status page shows; lags after a time, or of the last hour."""
@@ -295,6 +305,17 @@ class Daemon:
         assembly = WorkflowAssembly(self._workflows[workflow], clock=self._clock)
         return QuarantineDesk(assembly.quarantine_orders(), supervisor).carry_out(order, id)
 
+    def events(self, workflow: str | None) -> Feed:
+        """Return the feed of what happens, for who may follow it.
+
+        Raises:
+            DaemonError: an unknown workflow, or as many follow as may.
+        """
+        if workflow is not None:
+            self._find(workflow, None)
+        self._feed.require_room()
+        return self._feed
+
     def changes(self) -> Snapshot:
         """Return what a reload would change.
 
@@ -353,7 +374,9 @@ class Daemon:
         name = workflow.workflow
         tenure = make_tenure(workflow, self._clock, self._approach, self._tenures.get(name))
         self._tenures[name] = tenure
-        return make_supervisor(workflow, self._clock, tenure, self._state_folder)
+        supervisor = make_supervisor(workflow, self._clock, tenure, self._state_folder)
+        supervisor.board.watcher = self._feed.watcher(name)
+        return supervisor
 
     def shut_down(self) -> None:
         """End, and return when all streams have ended.

@@ -8,6 +8,7 @@ operator who asks, over a socket that nobody else may open. Never knows: where e
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from vmerge.core.appliers import applier_lines, appliers_data
@@ -140,6 +141,12 @@ def _row(held: Held) -> Snapshot:
 
 
 # Text
+
+
+def event_line(event: Snapshot) -> str:
+    """Put one event of the feed into a line, with the local time."""
+    at = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S.%f")[:-3]
+    return f"{at}  {event['workflow']}/{event['stream']}  {event['kind']}: {' '.join(event['message'].split())}"
 
 
 def show_text(snapshot: Snapshot) -> str:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Protocol
 
 from vmerge.core.appliers import Choice
 from vmerge.core.barrier import Arrival, Hindered
@@ -107,6 +108,16 @@ class Offered:
     """The other offers it was settled with."""
 
 
+class Watcher(Protocol):
+    """Who wants to know what happens."""
+
+    def changed(self, before: StreamProgress, after: StreamProgress) -> None:
+        """A stream's progress is another."""
+
+    def ended(self, stream: str, ended: Ended) -> None:
+        """A wait is over."""
+
+
 class Board:
     """Progress of all streams of one workflow.
 
@@ -131,12 +142,23 @@ class Board:
         self._news = 0
         """Grows with every commit and every change of an offer."""
         self.journal = Journal()
+        self.watcher: Watcher | None = None
+        """Who is told of every change, under the board's lock: its calls return at once."""
 
     def update(self, name: str, **changes: object) -> StreamProgress:
         """Change some fields of a stream's progress and return it."""
         with self._changed:
-            progress = self._streams[name] = replace(self._streams[name], **changes)  # type: ignore[arg-type]  # fields
+            before = self._streams[name]
+            progress = self._streams[name] = replace(before, **changes)  # type: ignore[arg-type]  # fields
+            if self.watcher is not None:
+                self.watcher.changed(before, progress)
             return progress
+
+    def enter(self, name: str, ended: Ended, now: float) -> None:
+        """Put the end of a wait into the journal."""
+        self.journal.add(name, ended, now)
+        if self.watcher is not None:
+            self.watcher.ended(name, ended)
 
     def commit(self, name: str, **changes: object) -> StreamProgress:
         """Change some fields of a stream whose position moved on the target with rows, and wake its siblings."""

@@ -237,7 +237,7 @@ class Reporter:
     def _enter(self, ended: Ended | None) -> None:
         """Put the end of a wait into the journal, after siblings and operators can see it."""
         if ended is not None:
-            self._board.journal.add(self._name, ended, self._clock.monotonic())
+            self._board.enter(self._name, ended, self._clock.monotonic())
 
     def _lock_out(self) -> None:
         """Count lock conflicts in a row; siblings briefly in each other's way are no news, more than that is."""

@@ -76,10 +76,7 @@ LIMITS = {"stop_timeout_seconds": 6.0}
 def prepare(site: Site) -> None:
     """Let a workflow run schema changes by itself; before its daemon starts."""
     write(site)
-    site.target.execute_script(
-        f"GRANT ALTER, CREATE, INDEX ON {site.database}.* TO {site.user};"
-        f"GRANT ALTER, DROP, INDEX ON {site.control}.* TO {site.user}"
-    )
+    site.allow_schema_changes()
 
 
 def write(site: Site, **places: Proxy | Blackhole) -> None:

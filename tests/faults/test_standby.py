@@ -17,6 +17,7 @@ from tests.faults.conftest import NewSite, Report, Servers
 from tests.faults.test_crashes import wait_for_progress, workload_on
 from tests.operating import Site, wait_until
 
+from vmerge.errors import VmergeError
 from vmerge.lab.proxy import Proxy
 from vmerge.lab.servers import Lab
 from vmerge.stopping import SystemClock
@@ -80,11 +81,10 @@ def test_standby_takes_over_from_a_killed_daemon(lab: Lab, new_site: NewSite, re
     first = new_site()
     with pair_of(first) as pair, workload_on(lab, first) as workload:
         second = pair.second
-        shown = second.vmerge("status").stdout
-        assert f"standby: waits for {standby_for(second)}" in shown
+        second.wait_for("a", phase="standby", message=f"waits for {standby_for(second)}")
         assert f"is in standby for {standby_for(second)}" in second.vmerge("daemon", "status").stdout
-        refused = second.vmerge("stop", second.workflow)
-        assert refused.returncode == DAEMON and "only in standby here" in refused.stderr
+        with pytest.raises(VmergeError, match="only in standby here"):
+            second.client.stop(second.workflow, None)
         wait_for_progress(first)
         assert all(one["transactions"] == 0 for one in second.streams().values())
         assert first.daemon is not None

@@ -44,10 +44,7 @@ def watched(
     site = Site(lab, database, {"a": shard_a, "b": shard_b}, target)
     for server, name in (*((shard.server, shard.database) for shard in site.shards.values()), (target, database)):
         create_odd_table(server, name)
-    target.execute_script(
-        f"GRANT ALTER, CREATE, INDEX ON {database}.* TO {site.user};"
-        f"GRANT ALTER, DROP, INDEX ON {site.control}.* TO {site.user}"
-    )
+    site.allow_schema_changes()
     policies = {"on_ddl": "execute", "true_duplicates": {"tables": {f"{database}.customer": "quarantine"}}}
     site.file.write_text(yaml.safe_dump({**site.document(), **policies}))
     file = site.workflows.parent / "token"

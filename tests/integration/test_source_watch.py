@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.operating import Site, insert_customers, running, wait_until
 
+from vmerge.core.ownership import Claim
 from vmerge.core.position import GtidSet
 from vmerge.lab.accounts import create_source_account
 from vmerge.lab.servers import Lab, Server
+from vmerge.mysql.checkpoints import ControlTables
 from vmerge.mysql.connect import Endpoint
 from vmerge.mysql.source_watch import read_source_facts
 
@@ -67,3 +69,17 @@ def test_how_far_behind(site: Site) -> None:
         site.client.start(site.workflow, ["a"], None)
         site.require_exact()
         wait_until(lambda: site.streams()["a"]["heartbeat_lag_seconds"] <= 2, "the target is a moment old")
+
+
+def test_a_position_without_a_time_keeps_the_last_one(target: Server, database: str) -> None:
+    """A stream that has applied nothing since it began stores its position, and the last commit time stays."""
+    tables = ControlTables(database, "w")
+    with target.connect() as connection:
+        tables.create(connection)
+        claim = Claim("a", "me", "")
+        tables.register(connection, claim, GtidSet())
+        _, epoch = tables.take_over(connection, claim)
+        for applied_at in (5_000_000, 0):
+            tables.write_checkpoint(connection, "a", GtidSet(), applied_at, epoch)
+        connection.commit()
+        assert tables.read_streams(connection)["a"].applied_at == 5.0

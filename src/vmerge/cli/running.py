@@ -15,6 +15,7 @@ import click
 from vmerge import logs
 from vmerge.cli.options import REFRESH_SECONDS, file_argument, log_format_option
 from vmerge.config import load_workflow
+from vmerge.core.seldom import Seldom
 from vmerge.errors import VmergeError
 from vmerge.hosting.assembly import workflow_facts
 from vmerge.hosting.daemon import stop_signals
@@ -27,6 +28,9 @@ from vmerge.mysql.preflight import examine, require
 from vmerge.stopping import StopToken, SystemClock
 
 logger = logging.getLogger(__name__)
+
+TOLD_AGAIN_SECONDS = 60.0
+"""The log has an error that repeats at most this often."""
 
 
 @click.command()
@@ -66,6 +70,8 @@ class _StatusLine:
     def __init__(self) -> None:
         self._last = ""
         self._unchanged = 0
+        self._clock = SystemClock()
+        self._told = Seldom()
 
     def show(self, snapshot: Snapshot) -> None:
         """Show it. A full disk behind the output is no reason to end a merge; a reader that has left is."""
@@ -74,7 +80,9 @@ class _StatusLine:
         except BrokenPipeError:
             raise
         except OSError as error:
-            logger.warning("the status line cannot be written: %s", error.strerror)
+            telling = self._told.tell("status line", self._clock.monotonic(), TOLD_AGAIN_SECONDS)
+            if telling is not None:
+                logger.warning("the status line cannot be written: %s%s", error.strerror, telling)
 
     def _print(self, line: str) -> None:
         if sys.stdout.isatty():

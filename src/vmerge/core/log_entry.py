@@ -64,18 +64,20 @@ class Tally:
             self, counts=counts, seconds=self.seconds + ended.seconds, longest=max(self.longest, ended.seconds)
         )
 
-    def entry(self, stream: str, at: float, period_seconds: float) -> LogEntry:
-        """Return the entry for them all."""
-        total = sum(self.counts.values())
+    def sentence(self, period_seconds: float, what: str = "conflict") -> str:
+        """Say how many there were, how they ended, and for how long they kept the stream."""
         words = ", ".join(f"{count:,} × {outcome.value}" for outcome, count in self.counts.items())
-        message = (
-            f"{counted(total, 'more conflict')} within {period_seconds:.0f} s ({words}), "
+        return (
+            f"{counted(sum(self.counts.values()), what)} within {period_seconds:.0f} s ({words}), "
             f"blocked for {self.seconds:.1f} s in all, for {self.longest:.3f} s at most"
         )
+
+    def entry(self, stream: str, at: float, period_seconds: float) -> LogEntry:
+        """Return the entry for them all."""
         facts = {
             "period_seconds": round(period_seconds, 3),
             "outcomes": {outcome.value: count for outcome, count in self.counts.items()},
             "seconds": round(self.seconds, 3),
             "longest_seconds": round(self.longest, 3),
         }
-        return LogEntry(stream, at, SUMMARY, message, facts)
+        return LogEntry(stream, at, SUMMARY, self.sentence(period_seconds, "more conflict"), facts)

@@ -6,7 +6,6 @@ Knows: which implementation goes where. Never knows: when a stream runs or why i
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import socket
@@ -33,6 +32,7 @@ from vmerge.core.stop_position import StopPosition
 from vmerge.core.table_checks import StreamTables, check_pairs, check_quarantine
 from vmerge.errors import OrderRefused, TargetAltered
 from vmerge.hosting.hosted import NOWHERE, shown_position
+from vmerge.hosting.story import Story, stream_story
 from vmerge.mysql.applier_policy import read_policy
 from vmerge.mysql.breaker import Breaker
 from vmerge.mysql.checkpoints import ControlTables, StoredStream
@@ -57,8 +57,6 @@ from vmerge.player.board import Board
 from vmerge.player.player import Player
 from vmerge.player.schema_changes import ChangeRules
 from vmerge.stopping import Clock
-
-logger = logging.getLogger(__name__)
 
 BATCH_TRANSACTIONS = 1000
 """Measured: the gain levels off at some hundreds, and the locks of a thousand small transactions last milliseconds."""
@@ -151,6 +149,9 @@ class WorkflowAssembly:
         self._target = workflow.target_endpoint.breakable(self._breaker)
         stop_positions = StopPositions(workflow.target.control_database, workflow.workflow)
         self._states = MySqlStates(self._target, self._tables, stop_positions)
+        self._versions: dict[str, tuple[str, str]] = {}
+        """Of each stream's source and of the target, as they were when its plan was made."""
+        self._story = Story(workflow.workflow)
 
     def for_one_order(self) -> WorkflowAssembly:
         """See ``vmerge.hosting.hosted.Assembly``."""
@@ -234,12 +235,7 @@ class WorkflowAssembly:
             executed, purged = source_positions(self._source(stream))
             position = executed if start is StartAt.CURRENT else purged
         reason = start.value if isinstance(start, StartAt) else "a GTID set"
-        logger.info(
-            "has no checkpoint; by `start` (%s) it begins behind %s",
-            reason,
-            shown_position(position),
-            extra={"stream": f"{self._workflow.workflow}/{stream}"},
-        )
+        self._story.say(stream, f"has no checkpoint; by `start` ({reason}) it begins behind {shown_position(position)}")
         return position
 
     def build(
@@ -254,6 +250,7 @@ class WorkflowAssembly:
         """See ``vmerge.hosting.hosted.Assembly``."""
         workflow, stream = self._workflow, claim.stream
         plan, definitions = self._plan(stream)
+        self._tell(stream, plan)
         spool_use = SpoolUse()
         board.update(stream, appliers=plan.choices(), spool=spool_use)
         identity = replica_identity(workflow, stream)
@@ -310,6 +307,12 @@ class WorkflowAssembly:
         )
         return StreamParts(player, source, target, witness, plan, ledger, changes, concerns)
 
+    def _tell(self, stream: str, plan: Plan) -> None:
+        source_version, target_version = self._versions[stream]
+        source = f"{self._workflow.source_endpoint(stream)}, MySQL {source_version}"
+        target = f"{self._workflow.target_endpoint}, MySQL {target_version}"
+        self._story.tell(stream, stream_story(self._workflow.rules_of(stream), source, target, plan.choices()))
+
     def quarantine_orders(self) -> QuarantineOrders:
         """Return what operators do about rows in quarantine. Any thread may call."""
         workflow = self._workflow
@@ -336,11 +339,14 @@ class WorkflowAssembly:
         databases = self._workflow.streams[stream].databases
         rules = self._workflow.rules_of(stream)
         with short_connection(self._source(stream), "reading schemas", source_fault) as connection:
+            source_version = str(connection.get_server_info())  # type: ignore[no-untyped-call]  # as PyMySQL is
             sources = read_schemas(connection, databases.keys())
             logs_cascades = read_logs_cascades(connection)
             altered_at = read_altered_at(connection, databases.keys())
         endpoint = self._target
         with short_connection(endpoint, "reading schemas", target_fault) as connection:
+            target_version = str(connection.get_server_info())  # type: ignore[no-untyped-call]  # as PyMySQL is
+            self._versions[stream] = source_version, target_version
             targets = read_schemas(connection, databases.values())
             definitions = read_definitions(connection, [name for name in targets if rules.may_fill(name)])
             policy = read_policy(connection, self._workflow.applier, endpoint.user, databases.values())

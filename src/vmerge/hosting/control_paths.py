@@ -14,17 +14,23 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
+from vmerge.core.seldom import Seldom
 from vmerge.errors import DaemonError, VmergeError
 from vmerge.hosting import metrics
 from vmerge.hosting.answers import Answer, StartResponse, json_answer, send
 from vmerge.hosting.feed import Feed
 from vmerge.hosting.status import Snapshot, unready_streams
+from vmerge.stopping import SystemClock
+from vmerge.unexpected import name_of
 
 logger = logging.getLogger(__name__)
 
 EVENTS = "/v1/events"
 LOG_ENTRIES = 20
 """How many entries of the log are shown unless the question says otherwise."""
+
+TOLD_AGAIN_SECONDS = 60.0
+"""The log has an error that repeats at most this often."""
 
 _MAX_BODY_BYTES = 1024 * 1024
 
@@ -79,6 +85,8 @@ class Application:
 
     def __init__(self, daemon: ControlledDaemon) -> None:
         self._daemon = daemon
+        self._clock = SystemClock()
+        self._told = Seldom()
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         return send(self._answer(environ), start_response)
@@ -94,8 +102,10 @@ class Application:
             body = {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}
             return json_answer("409 Conflict", body)
         except Exception as error:
-            logger.exception("internal error in the control server")
-            body = {"error": f"internal error: {error}", "hint": "", "exit_code": 1}
+            telling = self._told.tell(name_of(error), self._clock.monotonic(), TOLD_AGAIN_SECONDS)
+            if telling is not None:
+                logger.exception("internal error in the control server%s", telling)
+            body = {"error": f"internal error: {name_of(error)}", "hint": "See the daemon's log.", "exit_code": 1}
             return json_answer("500 Internal Server Error", body)
 
     def _carry_out(self, method: str, path: str, body: dict[str, Any]) -> Snapshot:

@@ -24,7 +24,7 @@ from vmerge.stopping import StopToken
 NOWHERE = GtidSet()
 """Where a stream stops that is not ordered to stop anywhere."""
 
-SHOWN_AGAIN_SECONDS = 30.0
+TOLD_AGAIN_SECONDS = 60.0
 """A restart's cause that repeats is logged at most this often."""
 
 
@@ -192,8 +192,6 @@ class Restarts:
     attempt: int = 0
     position: GtidSet = field(default_factory=GtidSet)
     after_conflict: bool = False
-    shown: str = ""
-    shown_at: float = 0.0
 
     def learn(self, player: Player | None) -> None:
         """Take over what an ended player knew; attempts count anew once the position has moved."""
@@ -204,10 +202,3 @@ class Restarts:
         if not player.position.is_empty() and player.position != self.position:
             self.position = player.position
             self.attempt = 1
-
-    def is_news(self, cause: str, now: float) -> bool:
-        """Whether a cause is to be logged: it differs from the last one, or that is long ago."""
-        if cause == self.shown and now - self.shown_at < SHOWN_AGAIN_SECONDS:
-            return False
-        self.shown, self.shown_at = cause, now
-        return True

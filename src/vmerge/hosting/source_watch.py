@@ -20,6 +20,8 @@ ROUND_SECONDS = 10.0
 """Between two rounds; as often as Prometheus usually comes."""
 AT_HEAD_SECONDS = 60.0
 """For so long a source is not asked whose stream is at its head: the dump tells then what there is to know."""
+TOLD_AGAIN_SECONDS = 600.0
+"""Between two lines about a fault that keeps a source from being asked."""
 
 
 class AskedSources(Protocol):
@@ -63,7 +65,9 @@ class SourceWatch:
             # The stream meets the same, and says so; here only figures grow old, and the status has their age.
             logger.debug("%s", error.message, extra=self._about(stream))
         except Exception:  # the next round may do better, and the other streams' figures are not this one's fault
-            logger.exception("internal error", extra=self._about(stream))
+            telling = self._board.lines(stream).tell("asking its source", self._clock.monotonic(), TOLD_AGAIN_SECONDS)
+            if telling is not None:
+                logger.exception("internal error in asking its source%s", telling, extra=self._about(stream))
         else:
             self._board.update(stream, source=facts)
 

@@ -26,6 +26,7 @@ from dataclasses import replace
 from vmerge.core.log_entry import StoredEntry
 from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid, GtidSet
+from vmerge.core.seldom import kind_of
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import (
     DaemonError,
@@ -39,11 +40,22 @@ from vmerge.errors import (
 )
 from vmerge.hosting.ending import STORE_SHARE, Ending
 from vmerge.hosting.gatekeeper import GateKeeper
-from vmerge.hosting.hosted import NOWHERE, Assembly, Gate, Hosted, Order, Restarts, Stored, shown_position
+from vmerge.hosting.hosted import (
+    NOWHERE,
+    TOLD_AGAIN_SECONDS,
+    Assembly,
+    Gate,
+    Hosted,
+    Order,
+    Restarts,
+    Stored,
+    shown_position,
+)
 from vmerge.hosting.source_watch import SourceWatch
 from vmerge.player.board import Board
 from vmerge.player.pauses import restart_pause
 from vmerge.stopping import Clock, StopToken
+from vmerge.unexpected import name_of
 
 logger = logging.getLogger(__name__)
 
@@ -156,6 +168,7 @@ class Supervisor:
                 return False
             hosted = self._hosted[name] = Hosted(name, self._assembly, order)
             self._failures.pop(name, None)
+            self.board.lines(name).clear()
             self.board.update(
                 name, state=StreamState.RUNNING, phase=Phase.CONNECTING, message="", blocked=None, is_at_head=False
             )
@@ -420,7 +433,7 @@ class Supervisor:
 
     def _host(self, hosted: Hosted) -> None:
         """Run players until the stream is told to stop or fails for good."""
-        logger.info("starting", extra=self._about(hosted.name))
+        logger.info("starting%s", ", by an operator" if hosted.resumes else "", extra=self._about(hosted.name))
         restarts = Restarts()
         while not hosted.stop.is_set():
             failure = self._run_player(hosted, restarts)
@@ -458,7 +471,7 @@ class Supervisor:
             return error
         except Exception as error:
             logger.exception("internal error", extra=self._about(hosted.name))
-            return VmergeError(f"internal error: {type(error).__name__}: {error}")
+            return VmergeError(f"internal error: {name_of(error)}")
         return None
 
     def _may_run(self, hosted: Hosted) -> bool:
@@ -522,8 +535,10 @@ class Supervisor:
 
     def _back_off(self, hosted: Hosted, failure: VmergeError, restarts: Restarts) -> None:
         pause = self._pause(restarts.attempt)
-        if restarts.is_news(failure.message, self._clock.monotonic()):
-            logger.warning("%s; trying again", failure.message, extra=self._about(hosted.name))
+        lines, now = self.board.lines(hosted.name), self._clock.monotonic()
+        telling = lines.tell(kind_of(failure.message), now, TOLD_AGAIN_SECONDS)
+        if telling is not None:
+            logger.warning("%s; trying again%s", failure.message, telling, extra=self._about(hosted.name))
         counters = self.board.progress(hosted.name).counters.with_restart(type(failure).__name__)
         self.board.update(
             hosted.name, phase=Phase.BACKING_OFF, message=failure.message, counters=counters, is_at_head=False
@@ -553,7 +568,8 @@ class Supervisor:
         except Fenced as fenced:
             return fenced
         except Exception as error:  # whatever it is, the board must not go on to say that the stream runs
-            logger.warning("the error state could not be stored: %s", error, extra=self._about(hosted.name))
+            told = error.message if isinstance(error, VmergeError) else name_of(error)
+            logger.warning("the error state could not be stored: %s", told, extra=self._about(hosted.name))
         return failure
 
 

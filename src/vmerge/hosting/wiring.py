@@ -6,15 +6,19 @@ Knows: which gate and which assembly a supervisor gets. Never knows: when it is 
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from vmerge.config import Workflow
 from vmerge.hosting.assembly import WorkflowAssembly, new_owner, workflow_facts
+from vmerge.hosting.story import workflow_story
 from vmerge.hosting.supervisor import Supervisor
 from vmerge.hosting.tenure import Approach, Tenure
 from vmerge.mysql.preflight import examine, require
 from vmerge.mysql.workflow_lock import MySqlWorkflowLock
 from vmerge.stopping import Clock
+
+logger = logging.getLogger(__name__)
 
 
 def make_tenure(workflow: Workflow, clock: Clock, approach: Approach, former: Tenure | None = None) -> Tenure:
@@ -39,7 +43,8 @@ def make_tenure(workflow: Workflow, clock: Clock, approach: Approach, former: Te
 
 
 def make_supervisor(workflow: Workflow, clock: Clock, tenure: Tenure, spool_folder: Path | None = None) -> Supervisor:
-    """Return the supervisor of one workflow; nothing runs yet."""
+    """Return the supervisor of one workflow; nothing runs yet. The log hears what the file decides."""
+    logger.info("%s", workflow_story(workflow))
     assembly = WorkflowAssembly(workflow, clock=clock, spool_folder=spool_folder)
     return Supervisor(
         workflow.workflow,

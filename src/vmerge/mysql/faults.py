@@ -131,6 +131,15 @@ _COLUMN_REFUSALS = frozenset(
 )
 """The errors for a value that a column does not take. Their texts may hold the value, and name the column last."""
 
+_VALUES_WITHOUT_QUOTES = frozenset(
+    {
+        1526,  # no partition for the value
+        1644,  # what a trigger says
+        1863,  # a row in the wrong partition, with its columns
+    }
+)
+"""The errors whose texts may hold a value that is not in quotes: of these only the number is told."""
+
 _COLUMN = re.compile(r".*[Cc]olumn '(.+?)'(?: at row| cannot|$)", re.DOTALL)
 
 _QUOTED = re.compile(r"'.*'", re.DOTALL)
@@ -155,6 +164,8 @@ def describe(error: Exception) -> str:
         return f"error {errno}: duplicate entry for key {key}" if key else f"error {errno}: duplicate entry"
     if errno in _COLUMN_REFUSALS and (column := _COLUMN.match(text)):
         return f"error {errno}: column `{column[1]}` does not take the value"
+    if errno in _VALUES_WITHOUT_QUOTES:
+        return f"error {errno} (its text is left out, as it may have a row's values)"
     return f"error {errno}: {text if errno in _NAMES_ONLY else _QUOTED.sub('(left out)', text)}"
 
 

@@ -19,6 +19,7 @@ from vmerge.core.conflict_terms import Siblings
 from vmerge.core.joint import Offer, Part
 from vmerge.core.position import GtidSet
 from vmerge.core.rules import TableName
+from vmerge.core.seldom import Seldom
 from vmerge.core.source_facts import SourceFacts
 from vmerge.core.spool_use import SpoolUse
 from vmerge.core.states import Phase, StreamState, is_free
@@ -141,6 +142,7 @@ class Board:
         """Streams whose arrivals are done with."""
         self._news = 0
         """Grows with every commit and every change of an offer."""
+        self._lines = {name: Seldom() for name in self._streams}
         self.journal = Journal()
         self.watcher: Watcher | None = None
         """Who is told of every change, under the board's lock: its calls return at once."""
@@ -177,6 +179,10 @@ class Board:
         """Return every stream's progress, in the order of the workflow."""
         with self._changed:
             return list(self._streams.values())
+
+    def lines(self, name: str) -> Seldom:
+        """Return what was told in the log of a stream, over all its players. Its owner's, as the progress is."""
+        return self._lines[name]
 
     def siblings_of(self, name: str) -> Siblings:
         """Return the snapshot that decisions of this stream are made on."""

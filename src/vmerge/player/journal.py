@@ -23,10 +23,11 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vmerge.core.blocked import Ended
 from vmerge.core.log_entry import LogEntry, Tally, entry_of
+from vmerge.core.seldom import Seldom, kind_of
 from vmerge.errors import VmergeError
 from vmerge.stopping import Clock, StopToken
 
@@ -39,6 +40,8 @@ LONG_SECONDS = 1.0
 GATHER_SECONDS = 0.5
 """So long entries wait for others, to share a connection."""
 RETRY_SECONDS = 10.0
+TOLD_AGAIN_SECONDS = 60.0
+"""The daemon's log has an error that repeats at most this often."""
 KEPT_ENTRIES = 1000
 """While the target cannot take them; as many as the table keeps of a stream."""
 
@@ -53,6 +56,7 @@ class _Minute:
     since: float
     told: int = 0
     rest: Tally = field(default_factory=Tally)
+    all: Tally = field(default_factory=Tally)
 
 
 class Journal:
@@ -65,25 +69,30 @@ class Journal:
         self._changed = threading.Condition()
         self._entries: deque[LogEntry] = deque(maxlen=KEPT_ENTRIES)
         self._minutes: dict[str, _Minute] = {}
+        self._lines: deque[tuple[str, str]] = deque(maxlen=KEPT_ENTRIES)
+        """For the daemon's log: a minute of each stream that had any conflict."""
+        self._told = Seldom()
 
     def add(self, stream: str, ended: Ended, now: float) -> None:
         """Take note of a wait that has ended."""
         with self._changed:
             self._close_minutes(now)
             minute = self._minutes.get(stream) or _Minute(now)
+            minute = replace(minute, all=minute.all.with_wait(ended))
             is_own = ended.outcome.is_surrender or ended.seconds >= LONG_SECONDS or minute.told < TOLD_A_MINUTE
             if is_own:
                 self._entries.append(entry_of(stream, ended, now))
-                self._minutes[stream] = _Minute(minute.since, minute.told + 1, minute.rest)
+                self._minutes[stream] = replace(minute, told=minute.told + 1)
                 self._changed.notify_all()
             else:
-                self._minutes[stream] = _Minute(minute.since, minute.told, minute.rest.with_wait(ended))
+                self._minutes[stream] = replace(minute, rest=minute.rest.with_wait(ended))
 
     def _close_minutes(self, now: float, period_seconds: float = PERIOD_SECONDS) -> None:
         for stream, minute in tuple(self._minutes.items()):
             if now - minute.since < period_seconds:
                 continue
             del self._minutes[stream]
+            self._lines.append((stream, minute.all.sentence(now - minute.since)))
             if minute.rest.counts:
                 self._entries.append(minute.rest.entry(stream, now, now - minute.since))
 
@@ -98,6 +107,12 @@ class Journal:
         with self._changed:
             self._close_minutes(now, period_seconds=0.0)
             return self._take_all()
+
+    def _log_lines(self) -> None:
+        """Tell the daemon's log of the minutes that have ended; never where a player waits for it."""
+        while self._lines:
+            stream, text = self._lines.popleft()
+            logger.info("%s", text, extra={"stream": stream})
 
     def _take_all(self) -> list[LogEntry]:
         entries = list(self._entries)
@@ -120,14 +135,19 @@ class Journal:
 
     def _write(self, write: Write, entries: Sequence[LogEntry], clock: Clock) -> bool:
         """Write entries, or put them back; return whether they are written."""
+        self._log_lines()
         if not entries:
             return True
         try:
             write(entries, clock.monotonic())
         except VmergeError as error:
-            logger.warning("entries for the log table wait: %s", error.message)
+            telling = self._told.tell(kind_of(error.message), clock.monotonic(), TOLD_AGAIN_SECONDS)
+            if telling is not None:
+                logger.warning("entries for the log table wait: %s%s", error.message, telling)
         except Exception:  # a log must not end because of one entry, or of a fault of ours
-            logger.exception("entries for the log table were lost")
+            telling = self._told.tell("lost", clock.monotonic(), TOLD_AGAIN_SECONDS)
+            if telling is not None:
+                logger.exception("entries for the log table were lost%s", telling)
             return True
         else:
             return True

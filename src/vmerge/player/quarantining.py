@@ -32,6 +32,7 @@ from vmerge.errors import (
     UnsupportedEvent,
 )
 from vmerge.player.board import Board
+from vmerge.player.reporting import SELDOM_SECONDS
 from vmerge.player.surrender import describe
 from vmerge.stopping import Clock
 
@@ -207,4 +208,6 @@ class Quarantining:
         self._board.update(self._name, in_quarantine=len(self._known), counters=counters)
 
     def _log(self, text: str, *values: object) -> None:
-        logger.info(text, *values, extra={"stream": self._name})
+        telling = self._board.lines(self._name).tell(text, self._clock.monotonic(), SELDOM_SECONDS)
+        if telling is not None:
+            logger.info(f"{text}%s", *values, telling, extra={"stream": self._name})

@@ -26,8 +26,11 @@ logger = logging.getLogger(__name__)
 TOLD_WAIT_SECONDS = 1.0
 """A wait that lasts so long gets a line in the log; where values move all day, shorter ones would fill it."""
 
-SELDOM_SECONDS = 10.0
+SELDOM_SECONDS = 60.0
 """Between two lines of one kind about one stream: where values move all day, conflicts are no news. All are counted."""
+
+SHOWN_CHARACTERS = 300
+"""Of a position in the log: those of old clusters fill pages."""
 
 TOLD_LOCKS = 5
 TOLD_LOCK_SECONDS = 2.0
@@ -54,8 +57,6 @@ class Reporter:
         self._has_told_wait = False
         self._remedy = Remedy.WAITING
         """What is done, or was done last, about a wait."""
-        self._told: dict[str, tuple[float, int]] = {}
-        """By the text of a line that is told seldom: when it was last told, and how often it was not since."""
         self._locked: LockWait | None = None
         self._lock_told_after: float | None = None
         """For how long the stream had been locked out when the log was last told of it; None if it was not."""
@@ -72,10 +73,13 @@ class Reporter:
     def opened(self, position: GtidSet) -> None:
         """Both sides are open."""
         # A COMMIT of unknown outcome that took effect has released keys without a word to those who wait for them.
-        has_moved = position != self._board.progress(self._name).applied
+        progress = self._board.progress(self._name)
+        has_moved, is_again = position != progress.applied, bool(progress.message)
         tell = self._board.commit if has_moved else self._board.update
         tell(self._name, phase=Phase.STREAMING, applied=position, message="")
-        self._log("streaming")
+        text = str(position) or "the first transaction"
+        shown = text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
+        self._log_seldom(f"streaming {'again ' if is_again else ''}behind %s", shown)
 
     def closed(self) -> None:
         """The player ends, for whatever reason."""
@@ -114,7 +118,7 @@ class Reporter:
         self._is_at_head = True
         if not self._has_been_at_head:
             self._has_been_at_head = True
-            self._log("reached its head")
+            self._log_seldom("reached its head")
         self._update(is_at_head=True, phase=Phase.STREAMING, heard_at=self._clock.wall())
 
     def received(self) -> None:
@@ -295,17 +299,10 @@ class Reporter:
         logger.info(text, *values, extra={"stream": self._name})
 
     def _log_seldom(self, text: str, *values: object) -> None:
-        """Log a line, unless one of its kind was told a moment ago; the next one says how many were left out."""
-        now = self._clock.monotonic()
-        told_at, untold = self._told.get(text, (-SELDOM_SECONDS, 0))
-        if now - told_at < SELDOM_SECONDS:
-            self._told[text] = told_at, untold + 1
-            return
-        self._told[text] = now, 0
-        if untold:
-            self._log(f"{text} (as %d times since this was last told)", *values, untold)
-        else:
-            self._log(text, *values)
+        """Log a line, unless one of its kind was told a while ago; the next one says how many were left out."""
+        telling = self._board.lines(self._name).tell(text, self._clock.monotonic(), SELDOM_SECONDS)
+        if telling is not None:
+            self._log(f"{text}%s", *values, telling)
 
     @property
     def _counters(self) -> Counters:

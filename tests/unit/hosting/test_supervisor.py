@@ -421,6 +421,17 @@ def test_restarts_with_growing_pauses(stage: Stage) -> None:
     assert (counters.restarts, counters.restart_causes) == (5, {"SourceLost": 5})
 
 
+def test_a_cause_that_repeats_is_told_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """Of a restart's causes each is told once for a while, those that differ in numbers alone being one."""
+    stage.supervisor.start()
+    for cause in ("port 1 is closed", "port 2 is closed", "access denied", "port 3 is closed"):
+        stage.assembly.next_parts().source.words.put(SourceLost(cause))
+    stage.assembly.next_parts()
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert told == ["port 1 is closed; trying again", "access denied; trying again"]
+    assert stage.supervisor.board.progress("a").counters.restarts == 4
+
+
 def test_a_server_that_is_down_at_first_is_retried(stage: Stage) -> None:
     """A stream that cannot be entered because servers do not answer is tried again, and entered in the end."""
     refusals = iter([ServersUnreachable("down"), TargetLost("down")])
@@ -497,7 +508,8 @@ def test_error_that_cannot_be_stored(stage: Stage, refusal: Exception, caplog: p
 
 
 def test_bug_becomes_an_error(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    """An internal error ends the stream in the error state, with a traceback in the log."""
+    """An internal error ends the stream in the error state, with a traceback in the log; its text, which may be a
+    server's and quote a row, is in neither message."""
 
     def build() -> None:
         raise ZeroDivisionError("a bug")
@@ -505,7 +517,8 @@ def test_bug_becomes_an_error(stage: Stage, caplog: pytest.LogCaptureFixture) ->
     stage.assembly.on_build = build
     stage.supervisor.start()
     stage.wait_for(state=StreamState.ERROR, phase=Phase.IDLE)
-    assert "internal error: ZeroDivisionError: a bug" in stage.assembly.stored["a"].message
+    assert "internal error: ZeroDivisionError" in stage.assembly.stored["a"].message
+    assert "a bug" not in stage.assembly.stored["a"].message + " ".join(one.getMessage() for one in caplog.records)
     assert any(record.exc_info and record.levelno == logging.ERROR for record in caplog.records)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 
@@ -69,6 +70,19 @@ def test_a_flood_is_counted() -> None:
     assert summary.kind == "conflicts"
     assert sum(summary.facts["outcomes"].values()) == 3000 - TOLD_A_MINUTE
     assert summary.facts["outcomes"]["jump"] == 1000 - sum(entry.kind == "jump" for entry in told)
+
+
+def test_the_daemons_log_counts_each_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """A minute with conflicts is one line in the daemon's log, which counts them all by their outcomes."""
+    caplog.set_level(logging.INFO)
+    journal, stop, now = Journal(), StopToken(), SystemClock().monotonic()
+    for number in range(30):
+        journal.add("a", ended(Outcome.JUMPED if number % 3 == 0 else Outcome.RELEASED), now)
+    stop.set()
+    journal.keep(lambda entries, now: None, SystemClock(), stop)
+    (record,) = caplog.records
+    assert record.__dict__["stream"] == "a"
+    assert record.getMessage().startswith("30 conflicts within 0 s (10 × jump, 20 × wait), blocked for ")
 
 
 @pytest.mark.parametrize("outcome", [Outcome.PROVEN, Outcome.GIVEN_UP])

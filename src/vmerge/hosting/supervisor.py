@@ -433,7 +433,7 @@ class Supervisor:
 
     def _host(self, hosted: Hosted) -> None:
         """Run players until the stream is told to stop or fails for good."""
-        logger.info("starting%s", ", by an operator" if hosted.resumes else "", extra=self._about(hosted.name))
+        logger.info("starting%s", ", by an operator" if hosted.order.resumes else "", extra=self._about(hosted.name))
         restarts = Restarts()
         while not hosted.stop.is_set():
             failure = self._run_player(hosted, restarts)

@@ -62,7 +62,7 @@ def test_how_far_behind(site: Site) -> None:
         daemon.kill()
     with running(site):
         wait_until(lambda: (site.streams()["a"]["transactions_behind"] or 0) >= 4, "the source was asked")
-        stream = site.streams()["a"]
+        stream = site.wait_for("a", state="stopped", phase="idle")
         assert stream["heartbeat_lag_seconds"] > 0
         assert stream["purge_in_seconds"] == pytest.approx(THIRTY_DAYS - stream["heartbeat_lag_seconds"], abs=1)
         assert stream["source"]["clock_ahead_seconds"] == pytest.approx(0, abs=5)

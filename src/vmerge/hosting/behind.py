@@ -26,6 +26,7 @@ def source_snapshot(progress: StreamProgress, clock: Clock) -> dict[str, Any]:
     newest = as_of(progress.heard_at, progress.applied_at, progress.moved_at, facts)
     age = None if newest is None else max(0.0, clock.wall() - newest)
     head = head_of(progress.applied, progress.is_at_head, facts)
+    is_placed = newest is not None or not progress.applied.is_empty()  # else nobody has read its checkpoint yet
     purge = purge_in(progress.applied, age, facts)
     return {
         "as_of": newest,
@@ -33,7 +34,7 @@ def source_snapshot(progress: StreamProgress, clock: Clock) -> dict[str, Any]:
         "applied_count": progress.applied.count(),
         "head": None if head is None else str(head),
         "head_count": None if head is None else head.count(),
-        "transactions_behind": None if head is None else head.subtract(progress.applied).count(),
+        "transactions_behind": head.subtract(progress.applied).count() if head is not None and is_placed else None,
         "purge_in_seconds": None if isinstance(purge, PurgeUnknown) else _rounded(purge),
         "purge_unknown": purge.value if isinstance(purge, PurgeUnknown) else None,
         "source": None if facts is None else _facts(facts, clock),

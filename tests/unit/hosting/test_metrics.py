@@ -104,6 +104,8 @@ def test_how_far_behind_its_source() -> None:
     """Age, head, distance, time until the purge and the difference of the clocks are those of the stream's source."""
     board = Board(["a"])
     facts = SourceFacts(999_995.0, gtids(1, 50), GtidSet(), clock_ahead_seconds=2.0, kept_seconds=7200.0)
+    board.update("a", source=facts)
+    assert of_stream("vmerge_transactions_behind") not in samples(board), "its checkpoint was not read yet"
     board.update("a", applied=gtids(1, 45), applied_at=999_900.0, moved_at=999_910.0, source=facts)
     found = samples(board)
     assert found[of_stream("vmerge_heartbeat_lag_seconds")] == 102

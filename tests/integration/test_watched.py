@@ -115,8 +115,7 @@ def test_what_is_told_nowhere(watched: Watched) -> None:
     leaks = [(place, word) for place, text in told.items() for word in (PASSWORD, TOKEN, EMAIL, NAME) if word in text]
     assert not leaks
     lines = [json.loads(line) for line in watched.daemon.errors.splitlines()]
-    refusals = [line["message"] for line in lines if "token" in line["message"]]
-    assert refusals == ["refused a question over TCP from 127.0.0.1: the token is wrong"]
+    assert len([line for line in lines if "without the right token" in line["message"]]) == 1
 
 
 @contextmanager

@@ -116,10 +116,16 @@ def stream_snapshot(progress: StreamProgress, applied: Mapping[str, GtidSet], cl
 def unready_streams(status: Snapshot) -> list[Snapshot]:
     """Return the streams of a daemon's status that shall run and do not: in error, or without one of their servers.
 
-    One that an operator has stopped is as it shall be. One that waits for a sibling or a lock is at work.
+    One that an operator has stopped is as it shall be. One that waits for a sibling or a lock is at work. Who asks for
+    this needs no token, so it tells no message, which may name hosts and tables.
     """
     return [
-        {"workflow": workflow["workflow"], "stream": stream["stream"], "doing": stream_sentence(stream)}
+        {
+            "workflow": workflow["workflow"],
+            "stream": stream["stream"],
+            "state": stream["state"],
+            "phase": stream["phase"],
+        }
         for workflow in status["workflows"]
         for stream in workflow["streams"]
         if stream["state"] == StreamState.ERROR.value

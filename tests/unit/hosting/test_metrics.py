@@ -164,13 +164,18 @@ def test_odd_names_are_escaped() -> None:
 
 
 def test_readiness() -> None:
-    """A stream is not ready that is in error or lacks a server; one that an operator stopped, or that waits, is."""
+    """A stream is not ready that is in error or lacks a server; one that an operator stopped, or that waits, is.
+
+    Who asks needs no token, so no message is told.
+    """
     board = Board(["error", "connecting", "stopped", "waiting", "streaming"])
-    board.update("error", state=StreamState.ERROR)
+    board.update("error", state=StreamState.ERROR, message="secret.table is missing")
     board.update("connecting", state=StreamState.RUNNING, phase=Phase.CONNECTING)
     board.update("waiting", state=StreamState.RUNNING, phase=Phase.WAITING)
     board.update("streaming", state=StreamState.RUNNING, phase=Phase.STREAMING)
-    assert [one["stream"] for one in unready_streams(status(board))] == ["error", "connecting"]
+    unready = unready_streams(status(board))
+    assert [(one["stream"], one["state"]) for one in unready] == [("error", "error"), ("connecting", "running")]
+    assert "secret" not in str(unready)
 
 
 def test_every_metric_is_documented() -> None:

@@ -234,6 +234,9 @@ BATCHES_NAME = "vmerge_batch_transactions"
 BATCHES_HELP = "Source transactions in a target transaction."
 
 INFO_NAME = "vmerge_build_info"
+
+FOLLOWERS_NAME, FOLLOWERS_HELP = "vmerge_event_followers", "Who follows the event feed now."
+DROPPED_NAME, DROPPED_HELP = "vmerge_event_followers_dropped", "Followers that were dropped, as they did not read."
 STANDBY_NAME = "vmerge_standby"
 STANDBY_HELP = "1 while the daemon waits for the end of another one that runs the workflow."
 
@@ -249,6 +252,9 @@ class _Status(Collector):
         info = GaugeMetricFamily(INFO_NAME, "The daemon's version.", labels=["version"])
         info.add_metric([self._status["version"]], 1.0)
         yield info
+        events = self._status["events"]
+        yield GaugeMetricFamily(FOLLOWERS_NAME, FOLLOWERS_HELP, value=events["followers"])
+        yield CounterMetricFamily(DROPPED_NAME, DROPPED_HELP, value=events["dropped"])
         yield self._standby()
         for metric in STREAM_METRICS:
             yield self._family(metric)

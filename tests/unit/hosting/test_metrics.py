@@ -20,6 +20,10 @@ from vmerge.core.stretch import Stretch
 from vmerge.hosting.metrics import (
     BATCHES_HELP,
     BATCHES_NAME,
+    DROPPED_HELP,
+    DROPPED_NAME,
+    FOLLOWERS_HELP,
+    FOLLOWERS_NAME,
     INFO_NAME,
     STANDBY_HELP,
     STANDBY_NAME,
@@ -35,6 +39,8 @@ MONITORING = ROOT / "config" / "monitoring"
 HELPS = {metric.exposed_name: metric.help for metric in STREAM_METRICS} | {
     BATCHES_NAME: BATCHES_HELP,
     STANDBY_NAME: STANDBY_HELP,
+    FOLLOWERS_NAME: FOLLOWERS_HELP,
+    f"{DROPPED_NAME}_total": DROPPED_HELP,
 }
 NAMES = HELPS.keys() | {INFO_NAME}
 NAME = re.compile(r"\bvmerge_[a-z_]+")
@@ -42,7 +48,8 @@ NAME = re.compile(r"\bvmerge_[a-z_]+")
 
 def status(board: Board, workflow: str = "shop") -> dict[str, Any]:
     """Return a daemon's status."""
-    return {"version": "1.2", "workflows": [workflow_snapshot(workflow, board, FixedClock())]}
+    events = {"followers": 2, "dropped": 1}
+    return {"version": "1.2", "events": events, "workflows": [workflow_snapshot(workflow, board, FixedClock())]}
 
 
 def samples(board: Board) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -61,7 +68,7 @@ def test_a_standby_is_told() -> None:
     board = Board(["a"])
     for standby_for, value in (("elsewhere, process 7", 1.0), (None, 0.0)):
         snapshot = workflow_snapshot("shop", board, FixedClock(), standby_for)
-        text = exposition({"version": "1.2", "workflows": [snapshot]}).decode()
+        text = exposition({**status(board), "workflows": [snapshot]}).decode()
         assert f'{STANDBY_NAME}{{workflow="shop"}} {value}' in text
         assert ("vmerge_stream_phase{" in text) == (standby_for is None), "all else is the other daemon's"
 
@@ -91,6 +98,7 @@ def test_numbers_are_those_of_the_status() -> None:
     assert found[of_stream("vmerge_stream_phase", phase=Phase.WAITING.value)] == 1
     assert found[of_stream("vmerge_stream_phase", phase=Phase.STREAMING.value)] == 0
     assert found[INFO_NAME, frozenset({("version", "1.2")})] == 1
+    assert [found[name, frozenset()] for name in (FOLLOWERS_NAME, f"{DROPPED_NAME}_total")] == [2, 1]
 
 
 def test_a_stream_without_a_transaction_has_no_lag() -> None:

@@ -19,6 +19,7 @@ from vmerge.lab.servers import Server
 
 LARGE_ROWS = 30_000
 HUGE_ROWS, HUGE_BYTES = 100, 1024 * 1024
+FAR_IDS = 10**9
 BUSY_SECONDS = 60.0
 FIRST_OF_B = 2
 """Customers count from 1, shard by shard in turn."""
@@ -217,7 +218,8 @@ def asked(question: Callable[[], object]) -> Iterator[None]:
 def large_statement(site: Site, servers: Servers) -> Iterator[None]:
     """A transaction that takes the target a while, and thousands of small ones."""
     shard = site.shards["a"]
-    (first,) = shard.server.query(f"SELECT COALESCE(MAX(id), 0) FROM {shard.database}.purchase")[0]
+    (largest,) = shard.server.query(f"SELECT MAX(id) FROM {shard.database}.purchase")[0]
+    first = largest + FAR_IDS  # which shard b never has
     shard.server.query(
         f"INSERT INTO {shard.database}.purchase (id, customer_id, reference, amount) "
         f"WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < {LARGE_ROWS}) "

@@ -176,13 +176,21 @@ class Hosted:
         """Whether its thread has found that the stream is not to run, and is about to end."""
         self.is_entered: bool | None = None
         """Whether the target has a row for the stream, where a state can be stored; None while that is not known."""
-        self.claim: Claim | None = None
-        """What this order goes by, over all its restarts; None before its first look at the stream."""
+        self._claim: Claim | None = None
 
     @property
     def is_alive(self) -> bool:
         """Whether its thread runs."""
         return self.thread is not None and self.thread.is_alive()
+
+    def claim_by(self, assembly: Assembly) -> Claim:
+        """Return what this order goes by, over all its restarts: who took the stream meanwhile is to keep it.
+
+        The first look at the stream is by this assembly.
+        """
+        if self._claim is None:
+            self._claim = assembly.claim(self.name)
+        return self._claim
 
 
 @dataclass

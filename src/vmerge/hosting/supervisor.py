@@ -24,38 +24,30 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from vmerge.core.log_entry import StoredEntry
-from vmerge.core.ownership import Claim
 from vmerge.core.position import Gtid, GtidSet
-from vmerge.core.seldom import kind_of
 from vmerge.core.states import Phase, StreamState
 from vmerge.errors import (
     DaemonError,
     Fenced,
     OrderRefused,
-    Replanned,
     StopTimeout,
     TargetError,
-    Verdict,
     VmergeError,
 )
 from vmerge.hosting.ending import STORE_SHARE, Ending
 from vmerge.hosting.gatekeeper import GateKeeper
 from vmerge.hosting.hosted import (
     NOWHERE,
-    TOLD_AGAIN_SECONDS,
     Assembly,
     Gate,
     Hosted,
     Order,
-    Restarts,
-    Stored,
-    shown_position,
 )
 from vmerge.hosting.source_watch import SourceWatch
+from vmerge.hosting.stream_runner import StreamRunner
 from vmerge.player.board import Board
 from vmerge.player.pauses import restart_pause
 from vmerge.stopping import Clock, StopToken
-from vmerge.unexpected import name_of
 
 logger = logging.getLogger(__name__)
 
@@ -88,14 +80,13 @@ class Supervisor:
         self._assembly = assembly
         self._gate = gate
         self._clock = clock
-        self._pause = pause
         self._lock = threading.Lock()
         names = tuple(streams)
         self.board = Board(names)
+        self._runner = StreamRunner(workflow, self.board, gate, self._lock, clock=clock, pause=pause)
         self._ending = Ending(workflow, self.board, clock, stop_timeout_seconds)
         self._hosted = {name: Hosted(name, assembly, AS_STORED) for name in names}
         self._orders = {name: threading.Lock() for name in names}
-        self._failures: dict[str, VmergeError] = {}
         self._is_closed = False
         self._late: threading.Thread | None = None
         """Stores a state that a stop could not wait for."""
@@ -112,7 +103,8 @@ class Supervisor:
     def failures(self) -> dict[str, VmergeError]:
         """Return why streams are in error, by their names."""
         with self._lock:
-            return {name: self._failures[name] for name in self._hosted if name in self._failures}
+            failures = self._runner.failures
+            return {name: failures[name] for name in self._hosted if name in failures}
 
     def is_alive(self) -> bool:
         """Whether any stream's thread runs."""
@@ -167,12 +159,14 @@ class Supervisor:
                     before.order = replace(before.order, resumes=True, accepted_schema_changes=accepted)
                 return False
             hosted = self._hosted[name] = Hosted(name, self._assembly, order)
-            self._failures.pop(name, None)
+            self._runner.failures.pop(name, None)
             self.board.lines(name).clear()
             self.board.update(
                 name, state=StreamState.RUNNING, phase=Phase.CONNECTING, message="", blocked=None, is_at_head=False
             )
-            hosted.thread = threading.Thread(target=self._host, args=(hosted,), name=f"player:{self.workflow}/{name}")
+            hosted.thread = threading.Thread(
+                target=self._runner.run, args=(hosted,), name=f"player:{self.workflow}/{name}"
+            )
             hosted.thread.start()
         return True
 
@@ -210,9 +204,9 @@ class Supervisor:
             self._require_running(stream)
             try:
                 self._assembly.require_reachable(stream, stops_at)  # from where it stands now
-                self._assembly.write(self._claim(hosted, self._assembly), StreamState.RUNNING, "", stops_at)
+                self._assembly.write(hosted.claim_by(self._assembly), StreamState.RUNNING, "", stops_at)
             except Fenced as error:
-                self._fail(hosted, error)
+                self._runner.fail(hosted, error)
                 raise
             except VmergeError:
                 self._start(names, AS_STORED)
@@ -240,9 +234,9 @@ class Supervisor:
                 raise OrderRefused(
                     f"stream {stream} runs, so nothing of it is skipped", hint="Stop it first: `vmerge stop`."
                 )
-            position = self._assembly.skip(self._claim(hosted, self._assembly), gtid, reason)
+            position = self._assembly.skip(hosted.claim_by(self._assembly), gtid, reason)
             self.board.update(stream, applied=position)
-            logger.warning("skipped transaction %s: %s", gtid, reason, extra=self._about(stream))
+            logger.warning("skipped transaction %s: %s", gtid, reason, extra=self._runner.about(stream))
             return position
 
     def restart(self, streams: Sequence[str] | None = None) -> tuple[str, ...]:
@@ -316,22 +310,7 @@ class Supervisor:
                 return
             for name in names:
                 if self.board.progress(name).state is StreamState.RUNNING:
-                    self._fail(self._hosted[name], refusal)
-
-    def _enter(self, hosted: Hosted) -> bool:
-        """Wait until the workflow is ours; return whether it is."""
-
-        def waits(text: str, is_well: bool) -> None:
-            phase = Phase.STANDBY if is_well else Phase.BACKING_OFF
-            # Times of an earlier tenure of ours tell nothing any more of how old the target is.
-            unknown = {"applied_at": None, "heard_at": None, "moved_at": None}
-            self.board.update(hosted.name, phase=phase, message=text, is_at_head=False, **unknown)
-
-        self._gate.enter(hosted.stop, waits)
-        if hosted.stop.is_set():
-            return False
-        self.board.update(hosted.name, phase=Phase.CONNECTING, message="")
-        return True
+                    self._runner.fail(self._hosted[name], refusal)
 
     # Beside the streams
 
@@ -408,170 +387,19 @@ class Supervisor:
         for name in names:
             hosted = self._hosted[name]
             try:
-                claim = self._claim(hosted, self._assembly)
+                claim = hosted.claim_by(self._assembly)
                 if hosted.is_entered is None:
                     hosted.is_entered = self._assembly.find(claim) is not None
                 if hosted.is_entered:
                     self._assembly.write(claim, StreamState.STOPPED, _BY_OPERATOR, NOWHERE)
             except Fenced as error:
                 fenced.append(error)
-                self._fail(hosted, error)
+                self._runner.fail(hosted, error)
                 continue
             self.board.update(name, state=StreamState.STOPPED, message=_BY_OPERATOR, stops_at=NOWHERE)
-            logger.info("%s", _BY_OPERATOR, extra=self._about(name))
+            logger.info("%s", _BY_OPERATOR, extra=self._runner.about(name))
         if fenced:
             raise Fenced(
                 f"the streams have ended, but {'; '.join(error.message for error in fenced)}",
                 hint="Stop them there, if they are to stay stopped.",
             ) from fenced[0]
-
-    # In the stream's own thread
-
-    def _about(self, stream: str) -> dict[str, str]:
-        """Return what a log record about a stream carries, in whatever thread it is made."""
-        return {"stream": f"{self.workflow}/{stream}"}
-
-    def _host(self, hosted: Hosted) -> None:
-        """Run players until the stream is told to stop or fails for good."""
-        logger.info("starting%s", ", by an operator" if hosted.order.resumes else "", extra=self._about(hosted.name))
-        restarts = Restarts()
-        while not hosted.stop.is_set():
-            failure = self._run_player(hosted, restarts)
-            if failure is None or hosted.stop.is_set():
-                break
-            if failure.verdict is not Verdict.TRANSIENT:
-                self._fail(hosted, failure)
-                break
-            restarts.learn(hosted.parts.player if hosted.parts is not None else None)
-            if isinstance(failure, Replanned):
-                logger.info("%s; reading the schemas anew", failure.message, extra={"stream": hosted.name})
-                continue
-            self._back_off(hosted, failure, restarts)
-        self.board.update(hosted.name, phase=Phase.IDLE, blocked=None, is_at_head=False)
-
-    def _run_player(self, hosted: Hosted, restarts: Restarts) -> VmergeError | None:
-        """Run one player to its end; return what ended it, None if nothing went wrong."""
-        try:
-            if not self._enter(hosted) or not self._may_run(hosted):
-                return None
-            parts = hosted.assembly.build(
-                self._claim(hosted, hosted.assembly),
-                self.board,
-                after_conflict=restarts.after_conflict,
-                accepted_schema_changes=hosted.order.accepted_schema_changes,
-                stops_at=hosted.stops_at or NOWHERE,
-            )
-            hosted.parts = parts
-            # Whoever stops sets the token first and then looks for the parts: one of both sees the other.
-            if not hosted.stop.is_set():
-                parts.player.run(hosted.stop)
-                if parts.player.is_at_stop_position:
-                    self._come_to_stop(hosted)
-        except VmergeError as error:
-            return error
-        except Exception as error:
-            logger.exception("internal error", extra=self._about(hosted.name))
-            return VmergeError(f"internal error: {name_of(error)}")
-        return None
-
-    def _may_run(self, hosted: Hosted) -> bool:
-        """Look at the durable state, entering the stream if there is none; an operator's start overrides it."""
-        claim, is_first_look = self._claim(hosted, hosted.assembly), hosted.is_entered is None
-        stored = hosted.assembly.find(claim)
-        hosted.is_entered = stored is not None
-        if stored is None:
-            try:
-                hosted.assembly.enter(claim)
-            except TargetError:
-                hosted.is_entered = None  # the connection may have broken behind the entry
-                raise
-            hosted.is_entered = True
-        elif self.board.progress(hosted.name).applied_at is None:
-            self.board.update(hosted.name, applied_at=stored.applied_at)
-        if stored is not None and is_first_look:
-            text = shown_position(stored.position)
-            logger.info("goes on from its checkpoint, behind %s", text, extra=self._about(hosted.name))
-        if stored is not None and stored.state is not StreamState.RUNNING and self._stays(hosted):
-            logger.info("stays %s: %s", stored.state.value, stored.message, extra=self._about(hosted.name))
-            self.board.update(
-                hosted.name,
-                state=stored.state,
-                message=stored.message,
-                applied=stored.position,
-                stops_at=stored.stops_at,
-            )
-            return False
-        self._store_order(hosted, stored)
-        return True
-
-    def _store_order(self, hosted: Hosted, stored: Stored | None) -> None:
-        """Store that the stream runs, and where it shall stop, if that is news; its restarts go by what is stored."""
-        known = NOWHERE if stored is None else stored.stops_at
-        stops_at = known if hosted.order.stops_at is None else hosted.order.stops_at
-        if stops_at != known or (stored is not None and stored.state is not StreamState.RUNNING):
-            hosted.assembly.write(self._claim(hosted, hosted.assembly), StreamState.RUNNING, "", stops_at)
-        hosted.order = replace(hosted.order, resumes=False, stops_at=None)
-        hosted.stops_at = stops_at
-        self.board.update(hosted.name, stops_at=stops_at)
-
-    def _come_to_stop(self, hosted: Hosted) -> None:
-        """Store that a stream has come to where it was ordered to stop."""
-        message = f"stopped as ordered, with all of {hosted.stops_at} applied and nothing behind it"
-        hosted.last_words.write(self._claim(hosted, hosted.last_words), StreamState.STOPPED, message, NOWHERE)
-        self.board.update(hosted.name, state=StreamState.STOPPED, message=message, stops_at=NOWHERE)
-        logger.info("%s", message, extra=self._about(hosted.name))
-
-    def _stays(self, hosted: Hosted) -> bool:
-        """Decide that a stream stays as it is stored, unless an operator has wanted it to run by now."""
-        with self._lock:
-            hosted.stays = not hosted.order.resumes
-            return hosted.stays
-
-    def _claim(self, hosted: Hosted, assembly: Assembly) -> Claim:
-        """Return what an order goes by, the same over all restarts: who took the stream meanwhile is to keep it."""
-        if hosted.claim is None:
-            hosted.claim = assembly.claim(hosted.name)
-        return hosted.claim
-
-    def _back_off(self, hosted: Hosted, failure: VmergeError, restarts: Restarts) -> None:
-        pause = self._pause(restarts.attempt)
-        lines, now = self.board.lines(hosted.name), self._clock.monotonic()
-        telling = lines.tell(kind_of(failure.message), now, TOLD_AGAIN_SECONDS)
-        if telling is not None:
-            logger.warning("%s; trying again%s", failure.message, telling, extra=self._about(hosted.name))
-        counters = self.board.progress(hosted.name).counters.with_restart(type(failure).__name__)
-        self.board.update(
-            hosted.name, phase=Phase.BACKING_OFF, message=failure.message, counters=counters, is_at_head=False
-        )
-        began_at = self._clock.monotonic()
-        hosted.stop.wait(pause)
-        paused = counters.restart_seconds + self._clock.monotonic() - began_at
-        self.board.update(hosted.name, counters=replace(counters, restart_seconds=paused))
-
-    def _fail(self, hosted: Hosted, failure: VmergeError) -> None:
-        if hosted.is_entered and not isinstance(failure, Fenced):
-            failure = self._store_failure(hosted, failure)
-        message = _text_of(failure)
-        logger.error("%s", message, extra=self._about(hosted.name))
-        with self._lock:
-            self._failures[hosted.name] = failure
-        self.board.update(hosted.name, state=StreamState.ERROR, message=message)
-
-    def _store_failure(self, hosted: Hosted, failure: VmergeError) -> VmergeError:
-        """Store the error state; return what really ended the stream.
-
-        The row of a stream that was taken over belongs to the daemon that did so. What this one met, such as a dump
-        that the source ended for the newer one's, is then but a consequence.
-        """
-        try:
-            hosted.last_words.write(self._claim(hosted, hosted.last_words), StreamState.ERROR, _text_of(failure))
-        except Fenced as fenced:
-            return fenced
-        except Exception as error:  # whatever it is, the board must not go on to say that the stream runs
-            told = error.message if isinstance(error, VmergeError) else name_of(error)
-            logger.warning("the error state could not be stored: %s", told, extra=self._about(hosted.name))
-        return failure
-
-
-def _text_of(failure: VmergeError) -> str:
-    return " — ".join(filter(None, (failure.message, failure.hint)))

@@ -123,6 +123,8 @@ class Tenure:
         self._is_asked = True
         """Whether the lock is to be asked for: an answer that is final ends that, and an order begins it anew."""
         self._has_failed = False
+        self._was_held = self._standing.is_ours
+        """Whether streams may run by a lock that we had."""
         self._examining = threading.Lock()
         self._examined_at: float | None = None
         self._unfit = ""
@@ -158,9 +160,9 @@ class Tenure:
             )
 
     def ask(self) -> None:
-        """Ask for the lock once more, as an operator wants the workflow here."""
+        """Ask for the lock once more, as an operator wants the workflow here: it may be lost without our knowing."""
         with self._changed:
-            if not self._standing.is_ours and not self._is_asked:
+            if self._standing.is_ours or not self._is_asked:
                 self._standing, self._is_asked = Standing(), True
                 self._changed.notify_all()
 
@@ -226,11 +228,11 @@ class Tenure:
         """Ask for the lock and keep it until told to stop; ``on_lost`` is called when another daemon has taken it."""
         while not stop.is_set():
             if self._standing.is_ours:
-                stop.wait(self._speak_seconds)
-                if not stop.is_set():
+                is_doubted = stop.wait_for(self._changed, lambda: not self._standing.is_ours, self._speak_seconds)
+                if not stop.is_set() and not is_doubted:
                     self._speak(on_lost)
             elif self._is_asked:
-                self._ask_once(stop)
+                self._ask_once(stop, on_lost)
             else:
                 stop.wait_for(self._changed, lambda: self._is_asked, 3600.0)
 
@@ -261,10 +263,11 @@ class Tenure:
             return
         logger.warning("workflow %s was taken over by another daemon (%s)", self._workflow, holder)
         self._is_asked = self._approach is Approach.STANDBY
+        self._was_held = False
         self._change(Standing(holder=holder, was_ours=True))
         on_lost()
 
-    def _ask_once(self, stop: StopToken) -> None:
+    def _ask_once(self, stop: StopToken, on_lost: Callable[[], None]) -> None:
         try:
             holder = self._find_holder(stop)
             if stop.is_set():
@@ -280,6 +283,9 @@ class Tenure:
             words = "stands by for" if self._is_asked else "is run by"
             logger.info("workflow %s %s another daemon (%s)", self._workflow, words, holder)
             self._change(replace(self._standing, holder=holder, error=None))
+        if self._was_held:
+            self._was_held = False
+            on_lost()
 
     def _find_holder(self, stop: StopToken) -> str | None:
         """Ask for the lock as long as the approach says; return None if it is ours."""
@@ -305,6 +311,7 @@ class Tenure:
         self._is_asked = False
         if self._approach is Approach.TAKE_OVER:
             self._approach = Approach.REFUSE  # once: whoever takes it back is not fought
+        self._was_held = True
         self._change(Standing(is_ours=True))
 
     def _failed(self, error: TargetError, stop: StopToken) -> None:

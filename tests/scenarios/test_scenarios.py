@@ -63,6 +63,7 @@ ALWAYS_BY_STATEMENTS = frozenset(
         "parked_row_comes_back",
         "row_reborn_in_one_batch",
         "target_altered_under_a_stream",
+        "trigger_made_under_a_stream",
         "trigger_on_the_target",
         "true_duplicate_is_proven",
         "two_keys_in_a_ring_of_three",

@@ -25,8 +25,8 @@ _CLAUSES = frozenset({"ADD", "DROP", "MODIFY", "CHANGE", "ALTER", "RENAME"})
 """First words of the clauses of ALTER TABLE that change columns and indexes."""
 
 _OPTIONS = frozenset(
-    {"ALGORITHM", "AUTO_INCREMENT", "CHARACTER", "CHARSET", "COLLATE", "COMMENT", "CONVERT", "DEFAULT", "FORCE", "LOCK"}
-    | {"ROW_FORMAT"}
+    {"ALGORITHM", "AUTO_INCREMENT", "CHARACTER", "CHARSET", "COLLATE", "COMMENT", "CONVERT", "DEFAULT", "ENGINE"}
+    | {"FORCE", "LOCK", "ROW_FORMAT"}
 )
 """First words of those that change no row, or each in the same way."""
 
@@ -201,6 +201,8 @@ def _require_known(clause: Sequence[Token]) -> None:
     words = [token.keyword for token in clause]
     if not words or words[0] not in _CLAUSES | _OPTIONS or "PARTITION" in words[:2]:
         raise Refused(f"`{' '.join(words[:2])}` is no change that vmerge runs")
+    if words[0] in _OPTIONS and not _keeps_engine(words):
+        raise Refused("it keeps the rows in another storage engine")
     if words[0] == "RENAME" and words[1:2] not in (["COLUMN"], ["INDEX"], ["KEY"]):
         raise Refused("it gives the table another name")
     if words[0] not in ("ADD", "MODIFY", "CHANGE") or (len(words) > 1 and words[1] in _INDEX_WORDS):
@@ -209,3 +211,9 @@ def _require_known(clause: Sequence[Token]) -> None:
     has_call = any(word == "DEFAULT" and words[at + 1 : at + 2] == ["("] for at, word in enumerate(words))
     if own is not None or has_call:
         raise Refused("it gives each row that is there a value which another execution would not give it")
+
+
+def _keeps_engine(words: Sequence[str]) -> bool:
+    """Whether options of a table leave it in InnoDB: ENGINE=InnoDB rebuilds it, and changes no row."""
+    engines = [words[at + 1 : at + 3] for at, word in enumerate(words) if word == "ENGINE"]
+    return all(engine[:1] == ["INNODB"] or engine == ["=", "INNODB"] for engine in engines)

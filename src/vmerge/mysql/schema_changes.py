@@ -45,7 +45,7 @@ from vmerge.mysql import sql
 from vmerge.mysql.breaker import Breaker
 from vmerge.mysql.checkpoints import ControlTables
 from vmerge.mysql.connect import Endpoint, connect, drop, short_connection
-from vmerge.mysql.definitions import read_definitions
+from vmerge.mysql.definitions import comparable, read_definitions
 from vmerge.mysql.faults import commit_fault, target_fault
 from vmerge.mysql.joint_commit import membership_of
 from vmerge.mysql.schemas import show_generated_keys
@@ -194,19 +194,19 @@ class MySqlLedger:
         """Run the statements on an empty copy of the table; return its definitions before each and behind the last."""
         table = arrival.statement.table
         copy = (self._database, f"rehearsal_{sha256(self._tables.workflow.encode()).hexdigest()[:16]}")
-        head, copy_head = f"CREATE TABLE {sql.quoted(table[1])} ", f"CREATE TABLE {_full(copy)} "
         definitions = [before]
         self._send(connection, sql.DROP_REHEARSAL.format(table=_full(copy)))
         self._set(connection, {"foreign_key_checks": 0})
         if before:
-            self._send(connection, copy_head + before.removeprefix(head))
+            head = f"CREATE TABLE {sql.quoted(table[1])} "
+            self._send(connection, f"CREATE TABLE {_full(copy)} {before.removeprefix(head)}")
         try:
             self._set(connection, {**dict(arrival.session), "foreign_key_checks": 0})
             for text in arrival.statement.texts:
                 renamed = target_statement(text, "", lambda name: copy if name == table else name)
                 self._send(connection, renamed.texts[0])
-                found = self._definition(connection, copy).removeprefix(f"CREATE TABLE {sql.quoted(copy[1])} ")
-                definitions.append(head + found)
+                found = self._definition(connection, copy)
+                definitions.append(found.replace(copy[1], sql.quoted(table[1])[1:-1]))
         finally:
             with contextlib.suppress(MySQLError, OSError):
                 self._send(connection, sql.DROP_REHEARSAL.format(table=_full(copy)))
@@ -214,8 +214,9 @@ class MySqlLedger:
 
     def _run(self, connection: Connection[Any], begun: _Begun, members: Sequence[Arrival]) -> None:
         table = members[0].statement.table
-        found = self._definition(connection, table)
-        if found not in begun.definitions:
+        found = comparable(self._definition(connection, table), table)
+        known = [comparable(definition, table) for definition in begun.definitions]
+        if found not in known:
             raise SchemaUnclear(
                 f"a schema change of {'.'.join(table)} was begun by an earlier run, and whether it took effect "
                 f"cannot be told: {'; '.join(begun.statements)[:200]}",
@@ -223,7 +224,7 @@ class MySqlLedger:
                 f"{self._database}.schema_change, make the table as the last of them says, then start the streams.",
             )
         self._set(connection, dict(members[0].session))
-        for text in begun.statements[begun.definitions.index(found) :]:
+        for text in begun.statements[known.index(found) :]:
             self._send(connection, text)
 
     def _finish(self, connection: Connection[Any], begun: _Begun, members: Sequence[Arrival]) -> None:

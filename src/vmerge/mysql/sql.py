@@ -321,6 +321,13 @@ READ_TRIGGERS = (
 """The tables that have triggers, as far as the account may see them."""
 
 
+FIND_TRIGGERS = (
+    "SELECT event_object_schema, event_object_table, trigger_name FROM information_schema.triggers "
+    "WHERE (event_object_schema, event_object_table) IN %s"
+)
+"""Those of some tables. The account sees them: without TRIGGER on their databases no statement is sent."""
+
+
 def encode_labels(charsets: Iterable[str]) -> str:
     """Make the statement that returns each of its parameters in a character set, as bytes."""
     return "SELECT " + ", ".join(f"CAST(CONVERT(%s USING {quoted(charset)}) AS BINARY)" for charset in charsets)

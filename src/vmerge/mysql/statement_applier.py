@@ -22,9 +22,9 @@ from vmerge.core.appliers import ApplierRules
 from vmerge.core.events import RowsEvent, RowsKind, Transaction
 from vmerge.core.row_statements import RowStatement, RowStatements
 from vmerge.core.schema import normal_charset
-from vmerge.errors import TargetRejected
+from vmerge.errors import RowMissing, TargetRejected
 from vmerge.mysql import sql
-from vmerge.mysql.definitions import Definitions, require_unchanged
+from vmerge.mysql.definitions import Definitions, require_no_triggers, require_unchanged
 from vmerge.mysql.faults import ROW_NOT_FOUND, target_fault
 
 STATEMENT_BYTES = 1024 * 1024
@@ -71,13 +71,15 @@ class StatementApplier:
         try:
             self._apply(batch, rows)
         except MySQLError as error:
-            if isinstance(target_fault(error, ""), TargetRejected):  # perhaps for a column that is no longer there
+            # Perhaps for a column that is no longer there, or a row that a trigger has changed.
+            if isinstance(target_fault(error, ""), TargetRejected | RowMissing):
                 self._require_unchanged()
             raise
         self._require_unchanged()
 
     def _require_unchanged(self) -> None:
         require_unchanged(self._connection, self._statements.touched, self._definitions)
+        require_no_triggers(self._connection, self._statements.touched)
 
     def _apply(self, batch: Sequence[Transaction], rows: Iterable[RowsEvent]) -> None:
         with self._connection.cursor() as cursor:

@@ -27,6 +27,8 @@ def rename(name: TableName) -> TableName | None:
         (f"ALTER TABLE {LONG} DROP c", f"ALTER TABLE `m`.`{LONG}` DROP c"),
         ("CREATE UNIQUE INDEX i ON old (c)", "CREATE UNIQUE INDEX i ON `m`.`new` (c)"),
         ("ALTER TABLE t RENAME COLUMN c TO e", "ALTER TABLE `m`.`t` RENAME COLUMN c TO e"),
+        ("ALTER TABLE t ENGINE=InnoDB", "ALTER TABLE `m`.`t` ENGINE=InnoDB"),
+        ("ALTER TABLE t ROW_FORMAT=DYNAMIC ENGINE innodb", "ALTER TABLE `m`.`t` ROW_FORMAT=DYNAMIC ENGINE innodb"),
         ("DROP INDEX i ON d.old", "DROP INDEX i ON `m`.`new`"),
         (
             "ALTER TABLE t ADD CONSTRAINT f FOREIGN KEY (c) REFERENCES old (id)",
@@ -75,6 +77,8 @@ def test_what_is_the_same_change(one: str, other: str, are_same: bool) -> None:
         "ALTER TABLE t CHANGE c e TIMESTAMP DEFAULT NOW()",
         "ALTER TABLE t ADD c CHAR(36) DEFAULT (UUID())",
         "ALTER TABLE t DROP PARTITION p",
+        "ALTER TABLE t ENGINE=MyISAM",
+        "ALTER TABLE t ADD c INT, ROW_FORMAT=FIXED ENGINE MyISAM",
         "ALTER TABLE t DISCARD TABLESPACE",
         "CREATE TABLE t LIKE u",
         "CREATE TABLE t SELECT 1",

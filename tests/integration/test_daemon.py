@@ -190,6 +190,8 @@ def test_watch_ends_on_ctrl_c(site: Site) -> None:
 def test_follow_the_log(site: Site) -> None:
     """``log --follow`` tells each entry once, those to come too, and ends on SIGINT without a word."""
     with running(site):
+        for stream in ("a", "b"):
+            site.wait_for(stream, is_at_head=True)  # what is stopped before it was entered has no log
         pause(site, "a")
         with site.spawn("log", site.workflow, "--follow", "--json") as follower:
             wait_until(lambda: "stopped" in follower.output, "what was there is told")

@@ -110,6 +110,7 @@ class Daemon:
         self._tenures: dict[str, Tenure] = {}
         """One of a workflow that is gone has let go of its lock, and stays: a status may still look at it."""
         self._feed = Feed(self._clock)
+        self._tell_decisions()  # before those of each workflow
         self._supervisors = {name: self._make_supervisor(one) for name, one in self._workflows.items()}
         self._reloading = threading.Lock()
         """Held by one reload, and for as long as it takes."""
@@ -124,7 +125,6 @@ class Daemon:
             StopTimeout: something hung and was left behind; the process should exit.
             DaemonError: it cannot listen where it shall, or other daemons run all of the workflows.
         """
-        self._tell_decisions()
         servers = self._listen()
         with stop_signals(self._stop.set):
             try:

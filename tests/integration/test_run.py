@@ -88,7 +88,7 @@ def test_server_that_is_down(site: Site) -> None:
     site.file.write_text(site.file.read_text().replace(f"port: {site.target.port}", "port: 1"))
     done = site.vmerge("run", str(site.file))
     assert done.returncode == PREFLIGHT
-    assert done.stderr.startswith("Error: target: cannot connect")
+    assert "\nError: target: cannot connect" in done.stderr
     assert "Traceback" not in done.stderr
 
 
